@@ -35,6 +35,7 @@ json cell_json(const BenchCell& cell) {
     const auto of_something = [](double value) { return value > 0 ? json(value) : json(nullptr); };
     return {{"prompts", cell.prompts},
             {"tau", of_something(cell.tau)},
+            {"tau_interval", estimate_interval_json(Estimate{cell.tau, cell.tau_interval})},
             {"tau_unclipped", of_something(cell.tau_unclipped)},
             {"tau_sd", or_null(cell.tau_sd)},
             {"tau_unclipped_sd", or_null(cell.tau_unclipped_sd)},

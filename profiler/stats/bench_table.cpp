@@ -209,6 +209,33 @@ class TableBuilder {
         out.end_to_end_speedup_sd = over_repetitions(&Repetition::end_to_end_speedup);
     }
 
+    /// Returns the interval of the method's own tau, by conversation.
+    std::optional<Interval> tau_interval(double tau, const BenchMethodSamples& method,
+                                         const std::vector<std::size_t>* groups, std::size_t group) const {
+        struct Rounds {
+            double rounds = 0, committed = 0;
+        };
+        std::map<std::size_t, Rounds> conversations;
+        for_each(method, groups, group, [&](std::size_t r, std::size_t p) {
+            const HeadSample& one = method.units[r][p];
+            if (one.rounds <= 0) return;
+            Rounds& unit = conversations[samples_.prompts[p].conversation];
+            unit.rounds += one.rounds;
+            unit.committed += one.committed;
+        });
+        std::vector<Rounds> units;
+        for (const auto& [conversation, unit] : conversations) units.push_back(unit);
+        const auto resampled = [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
+            Rounds sum;
+            for (std::size_t u = 0; u < units.size(); ++u) {
+                sum.rounds += drawn[u] * units[u].rounds;
+                sum.committed += drawn[u] * units[u].committed;
+            }
+            return sum.committed / sum.rounds;
+        };
+        return bootstrap_estimate(tau, units.size(), resampled, options_).interval;
+    }
+
     BenchCell cell(const BenchMethodSamples& method, const std::vector<std::size_t>* groups,
                    std::size_t group) const {
         BenchCell out;
@@ -223,6 +250,7 @@ class TableBuilder {
             rows += method.active_rows[p];
         });
         out.tau = sum.tau().value_or(0);
+        out.tau_interval = tau_interval(out.tau, method, groups, group);
         out.tau_unclipped = sum.tau_unclipped().value_or(0);
         out.tokens_per_second = sum.speed().value_or(0);
         out.end_to_end_tokens_per_second = sum.end_to_end_speed().value_or(0);

@@ -48,6 +48,7 @@ std::string task_of_category(std::string_view category);
 struct BenchCell {
     std::size_t prompts = 0;
     double tau = 0;                              ///< 0 without rounds
+    std::optional<Interval> tau_interval;        ///< resamples all conversations of the method
     double tau_unclipped = 0;                    ///< 1 + accepted / rounds; 0 without rounds
     double tokens_per_second = 0;                ///< of decoding: over counted steps; 0 without any
     double end_to_end_tokens_per_second = 0;     ///< prefill included, as in Spec-Bench

@@ -37,6 +37,33 @@ TEST(ComparePanel, ComparesTheTwoOpenedFiles) {
     EXPECT_EQ(window.app().status().comparison->choice.a.source, "/captures/b.dscope");
 }
 
+TEST(PlanePanel, HasTheHeadsOfTheOtherOpenedFile) {
+    Harness window(two_files("/captures/b.dscope"));
+    window.draw_frames(4);
+    const auto has_choice = [&] {
+        bool found = false;
+        EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+            ctx->SetRef("Acceptance-cost plane###plane");
+            found = ctx->ItemExists("other runs");
+        }));
+        return found;
+    };
+    const auto switch_choice = [&] {
+        EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+            ctx->SetRef("Acceptance-cost plane###plane");
+            ctx->ItemClick("other runs");
+            ctx->Yield(3);
+        }));
+    };
+    EXPECT_TRUE(has_choice());
+    switch_choice();
+    EXPECT_TRUE(has_choice()) << "to show them again";
+    switch_choice();
+    window.controller.edit_status().others.clear();
+    window.draw_frames(3);
+    EXPECT_FALSE(has_choice()) << "no other run";
+}
+
 TEST(ComparePanel, ShowsRefusalAndForcesOnRequest) {
     Harness window(two_files("/captures/tier1.dscope"));
     window.draw_frames(8);

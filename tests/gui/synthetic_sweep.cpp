@@ -45,6 +45,8 @@ std::shared_ptr<const SweepView> synthetic_sweep(const std::string& file) {
         add_trees(*view, fmt::format("fr-spec:v={}", size), 1 - 150.0 / size, 2.4 * size / 49152);
     for (const int rank : {36, 72, 144})
         add_trees(*view, fmt::format("slimspec:rank={}", rank), 1 - 5.0 / rank, 2.4 * rank / 576);
+    const std::size_t of_a_head = view->settings.size() / 7;
+    for (std::size_t s = 0; s < view->settings.size(); ++s) view->settings[s].full = s % of_a_head;
     view->rows = sweep_table(view->settings);
     view->oracles = {{"eagle3", "full", 1, 2.6, 1.8},
                      {"eagle3", "fr-spec:v=4096", 1, 2.5, 1.9},

@@ -6,7 +6,9 @@
 #include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "app/gui/models/selection.h"
 #include "base/format_count.h"
 #include "capture/conversations.h"
 #include "capture/run_setting.h"
@@ -24,7 +26,8 @@ struct MatrixRun {
     bool bench = false;
 };
 
-/// Returns the method of a run; absent for the second decoding that measures the noise floor.
+/// Returns the method of a run. Absent for a replayed setting, and for the decoding that measures the noise
+/// floor.
 std::optional<MatrixRun> describe_matrix_run(const RunRow& run) {
     SweepSetting setting;
     setting.drafter = run.drafter;
@@ -34,6 +37,8 @@ std::optional<MatrixRun> describe_matrix_run(const RunRow& run) {
     out.run = &run;
     out.method = run.drafter == plain_drafter ? run.drafter : setting_name(setting);
     const auto config = nlohmann::json::parse(run.config_json, nullptr, false);
+    // The rounds of a swept setting (setting_replay.cpp): the sweep has its figures.
+    if (config.is_object() && config.contains("recording")) return std::nullopt;
     if (!config.is_object() || !config.contains(bench_key)) return out;
     const auto& bench = config[std::string(bench_key)];
     if (!bench.is_object()) return out;
@@ -122,36 +127,17 @@ class MatrixBuilder {
         }
     }
 
-    /// Returns tau over the prompts of a task, with an interval; "" = all tasks.
-    std::optional<Estimate> tau_of(std::size_t m, const std::string& task) const {
-        std::map<std::size_t, SweepUnit> by_conversation;
-        for (std::size_t p = 0; p < samples_.prompts.size(); ++p) {
-            const BenchPrompt& prompt = samples_.prompts[p];
-            if (!task.empty() && task_of_category(prompt.category) != task) continue;
-            for (const std::vector<HeadSample>& units : samples_.methods[m].units) {
-                SweepUnit& unit = by_conversation[prompt.conversation];
-                unit.rounds += units[p].rounds;
-                unit.committed += units[p].committed;
-            }
-        }
-        SweepSetting setting;
-        for (const auto& [conversation, unit] : by_conversation) setting.units.push_back(unit);
-        const auto tau = setting.total().tau();
-        if (!tau) return std::nullopt;
-        const SettingDraws draws(setting.units.size());
-        return draws.estimate(*tau, draws.taus(setting), 0);
-    }
-
     void add_row(const BenchTable& table, std::size_t m) {
         MatrixRow row;
         row.name = order_[m]->method;
         row.head = order_[m]->run->head;
-        const auto add_cell = [&](const BenchCell& cell, const std::string& task) {
-            MatrixCell out{tau_of(m, task), cell.speedup};
+        const auto add_cell = [&](const BenchCell& cell) {
+            MatrixCell out{std::nullopt, cell.speedup};
+            if (cell.tau > 0) out.tau = Estimate{cell.tau, cell.tau_interval};
             row.cells.push_back(std::move(out));
         };
-        add_cell(table.rows[m].all, "");
-        for (std::size_t t = 0; t < table.tasks.size(); ++t) add_cell(table.rows[m].tasks[t], table.tasks[t]);
+        add_cell(table.rows[m].all);
+        for (const BenchCell& cell : table.rows[m].tasks) add_cell(cell);
         row.help = fmt::format("{}\n{:.1f} tokens per second over all prompts", row.name,
                                table.rows[m].all.tokens_per_second);
         model_.rows.push_back(std::move(row));
@@ -167,10 +153,9 @@ class MatrixBuilder {
     std::size_t conversations_ = 0;
 };
 
-/// Returns a setting with the conversations of one task; "" = all.
+/// Returns a setting with the conversations of one task.
 SweepSetting of_task(const SweepSetting& setting, std::span<const std::string> categories,
                      const std::string& task) {
-    if (task.empty()) return setting;
     SweepSetting out = setting;
     out.units.clear();
     out.full.reset();
@@ -206,21 +191,20 @@ MatrixModel build_sweep_matrix(const SweepData& data, std::span<const std::strin
     if (usual && std::ranges::find(rows, *usual) == rows.end()) rows.push_back(*usual);
     for (const std::size_t r : rows) {
         MatrixRow row;
-        row.name = (usual == r ? "default: " : "") + setting_name(data.setting(r));
+        row.help = setting_name(data.setting(r));
+        row.name = (usual == r ? "default: " : "") + shorten_paths(row.help);
         row.head = data.setting(r).head;
-        row.help = row.name;
-        for (const std::string& column : model.columns) {
-            const SweepSetting part =
-                of_task(data.setting(r), categories, column == "all" ? std::string() : column);
-            MatrixCell cell;
-            for (const SweepRow& figures : sweep_table({part})) {
-                cell.tau = figures.tau;
-                cell.speedup = figures.speedup;
-            }
-            if (column == "all" && cell.speedup) cell.speedup = data.rows[r].speedup;
-            row.cells.push_back(std::move(cell));
-        }
+        row.cells.resize(model.columns.size());
+        row.cells[0] = {data.rows[r].tau, data.rows[r].speedup};
         model.rows.push_back(std::move(row));
+    }
+    // The settings of a column share their resampled conversations.
+    for (std::size_t column = 1; column < model.columns.size(); ++column) {
+        std::vector<SweepSetting> parts;
+        for (const std::size_t r : rows)
+            parts.push_back(of_task(data.setting(r), categories, model.columns[column]));
+        for (const SweepRow& figures : sweep_table(parts))
+            model.rows[figures.setting].cells[column] = {figures.tau, figures.speedup};
     }
     const SweepSetting& first = data.setting(0);
     model.note = fmt::format("predicted by replay, the front at batch {}{}; {}", first.batch,
@@ -256,6 +240,30 @@ std::vector<MatrixRow> published_matrix_rows(const PublishedGroup& group,
         rows.push_back(std::move(row));
     }
     return rows;
+}
+
+const MatrixTable& MatrixTableCache::table(const MatrixModel& model, const PublishedGroup* group,
+                                           bool speed) {
+    const Key key{&model, model.version, group, speed};
+    if (builds_ > 0 && key == key_) return table_;
+    key_ = key;
+    ++builds_;
+    table_ = {};
+    std::vector<MatrixRow> published;
+    if (group != nullptr) published = published_matrix_rows(*group, model.columns);
+    for (const std::vector<MatrixRow>* rows : {&model.rows, &std::as_const(published)})
+        for (const MatrixRow& row : *rows) {
+            MatrixLine line{row.name, row.head, row.help, rows == &published, {}};
+            for (const MatrixCell& cell : row.cells) {
+                const std::optional<Estimate>& value = speed ? cell.speedup : cell.tau;
+                line.cells.push_back({value, value ? fmt::format("{:.2f}", value->value) : "-",
+                                      value ? estimate_text(*value, 3) : ""});
+                if (value)
+                    table_.max = std::max(table_.max, value->interval ? value->interval->high : value->value);
+            }
+            table_.lines.push_back(std::move(line));
+        }
+    return table_;
 }
 
 }  // namespace draftscope

@@ -26,6 +26,7 @@ struct MatrixModel {
     std::vector<std::string> columns;  ///< "all", then the tasks
     std::vector<MatrixRow> rows;
     std::string note;  ///< where the figures come from, and how the intervals were computed
+    int version = 0;   ///< set by its owner: changes with the contents
 };
 
 /// Builds the matrix of a capture's runs: the methods of `bench --save`, else each run as a method.
@@ -38,5 +39,41 @@ MatrixModel build_sweep_matrix(const SweepData& data, std::span<const std::strin
 /// Returns published rows in the given columns. "all" has the paper's average.
 std::vector<MatrixRow> published_matrix_rows(const PublishedGroup& group,
                                              std::span<const std::string> columns);
+
+/// A cell as it is drawn. Without a value, `text` is "-" and `help` is empty.
+struct MatrixText {
+    std::optional<Estimate> value;
+    std::string text, help;
+};
+struct MatrixLine {
+    std::string name, head, help;
+    bool published = false;
+    std::vector<MatrixText> cells;  ///< by column
+};
+struct MatrixTable {
+    std::vector<MatrixLine> lines;
+    double max = 1;  ///< right end of the bars: the largest value or interval
+};
+
+/// Keeps the texts of a table between frames.
+class MatrixTableCache {
+  public:
+    /// Returns the lines of a model, then those of a published group (null = none). `speed` selects the
+    /// speed-ups, else tau. The result is valid until the next call.
+    const MatrixTable& table(const MatrixModel& model, const PublishedGroup* group, bool speed);
+    int builds() const { return builds_; }
+
+  private:
+    struct Key {
+        const MatrixModel* model = nullptr;
+        int version = 0;
+        const PublishedGroup* group = nullptr;
+        bool speed = false;
+        bool operator==(const Key&) const = default;
+    };
+    Key key_;
+    MatrixTable table_;
+    int builds_ = 0;
+};
 
 }  // namespace draftscope

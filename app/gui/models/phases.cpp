@@ -227,6 +227,10 @@ PhasesModel PhasesBuilder::build(const Snapshot& whole, RowId run_id, const std:
                                : "No steps were recorded. Phase times are sums over the steps of a run.";
         return model;
     }
+    if (run->acceptance == "replayed" && whole.steps[newest.first].row.busy_ns() <= 0) {
+        model.empty_text = "The rounds of this run were replayed along a recording: they have no times.";
+        return model;
+    }
     const Snapshot part = range ? within(whole, *range) : Snapshot();
     const Snapshot& snapshot = range ? part : whole;
     RunSamples of_range;

@@ -6,7 +6,10 @@
 #include <cmath>
 
 #include "app/gui/models/alpha.h"
+#include "app/gui/models/selection.h"
+#include "base/format_count.h"
 #include "capture/head_traits.h"
+#include "capture/run_setting.h"
 #include "profiler/stats/speedup.h"
 
 namespace draftscope {
@@ -55,6 +58,8 @@ PlanePoint make_point(const HeadComparison& head, const HeadComparison* live, do
     point.rho_tau = cost.rho_tau->value;
     point.nu_interval = cost.nu->interval;
     point.rho_interval = cost.rho_tau->interval;
+    point.kappa = kappa;
+    if (cost.kappa) point.kappa_interval = cost.kappa->interval;
     point.tau = run_tau(head, live);
     point.reference = is_full_head(stats.head);
     point.estimate = !point.reference && head.estimate;
@@ -98,6 +103,27 @@ void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads, con
                                                             : "no error bars: " + compared->no_interval;
     else if (!model.points.empty())
         model.interval_text = "only the full head, at (1, 1) by definition";
+}
+
+/// Returns the points of a run's heads other than the full one, named by the run.
+std::vector<PlanePoint> points_of_run(const Snapshot& snapshot, const RunRow& run, bool in_shown_capture) {
+    const std::vector<HeadComparison> heads = head_costs(snapshot, run.id);
+    const HeadComparison* live = nullptr;
+    for (const HeadComparison& head : heads)
+        if (head.stats.mode == HeadMode::drive) live = &head;
+    const std::string file = snapshot.source.empty() ? "this window" : short_name(snapshot.source);
+    const RunHeadTraits traits(run);
+    std::vector<PlanePoint> points;
+    for (const HeadComparison& head : heads) {
+        if (!head.cost.nu || !head.cost.rho_tau || !head.cost.kappa || is_full_head(head.stats.head))
+            continue;
+        PlanePoint point = make_point(head, live, head.cost.kappa->value, traits);
+        point.label +=
+            in_shown_capture ? fmt::format(" (run {})", run.id) : fmt::format(" ({}, run {})", file, run.id);
+        point.run = fmt::format("{}: run {}, {}, {}, {}", file, run.id, run.target, run.drafter, run.tree);
+        points.push_back(std::move(point));
+    }
+    return points;
 }
 
 bool same(const PlaneWindow& a, const PlaneWindow& b) {
@@ -224,7 +250,10 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
             if (point.mode == HeadMode::drive)
                 point.alpha_text = alpha_text(*alpha, live->stats.tau, speedup ? speedup->ratio.value : 0);
     }
-    if (live == nullptr || !live->cost.nu || !live->cost.rho_tau) model.missing_text = missing(live);
+    if (run->head.empty())
+        model.missing_text = "This run has no LM head for drafts, so no point of its own.";
+    else if (live == nullptr || !live->cost.nu || !live->cost.rho_tau)
+        model.missing_text = missing(live);
     for (const HeadComparison& head : heads) {
         std::optional<double> predicted;
         if (head.cost.predicted) predicted = head.cost.predicted->value;
@@ -233,6 +262,47 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
                               traits.of(head.stats.head).rgb});
     }
     return model;
+}
+
+void PlaneOthers::add(PlaneModel& model, const Snapshot& shown, RowId run_id,
+                      const std::vector<std::shared_ptr<const Snapshot>>& others) {
+    std::vector<const Snapshot*> captures = {&shown};
+    for (const auto& other : others)
+        if (other != nullptr && other->source != shown.source) captures.push_back(other.get());
+    std::vector<std::pair<const Snapshot*, const RunRow*>> runs;
+    std::vector<Key> keys;
+    for (const Snapshot* capture : captures)
+        for (std::size_t r = capture->runs.size(); r-- > 0;) {
+            const RunRow& run = capture->runs[r];
+            if (run.ended == RunEnd::live || run.head.empty() || is_baseline(run)) continue;
+            if (capture == &shown && run.id == run_id) continue;
+            runs.emplace_back(capture, &run);
+            keys.push_back({capture->source, run.id, rounds_of_run(*capture, run.id).size()});
+        }
+    if (keys != keys_) {
+        keys_ = std::move(keys);
+        points_.clear();
+        left_out_ = runs.size() - std::min(runs.size(), max_runs);
+        runs.resize(runs.size() - left_out_);
+        for (const auto& [capture, run] : runs)
+            for (PlanePoint& point : points_of_run(*capture, *run, capture == &shown))
+                points_.push_back(std::move(point));
+    }
+    if (points_.empty()) return;
+    bool paler = false;
+    std::vector<PlanePoint> points = points_;
+    for (PlanePoint& point : points) {
+        point.at_shown_kappa = std::abs(point.kappa - model.kappa_shown) < 0.005 ||
+                               (point.kappa_interval && point.kappa_interval->contains(model.kappa_shown));
+        paler |= !point.at_shown_kappa;
+        model.bars.push_back({point.label, point.head, point.tau, point.predicted.value, false,
+                              point.estimate, point.rgb, true});
+    }
+    model.others_text = fmt::format("{} of other runs", format_count(points.size(), "point"));
+    if (paler) model.others_text += "; pale: another kappa, so the lines do not hold for it";
+    if (left_out_ > 0)
+        model.others_text += fmt::format("; {} not shown", format_count(left_out_, "older run"));
+    model.points.insert(model.points.begin(), points.begin(), points.end());
 }
 
 std::vector<PublishedGroup> published_groups() {

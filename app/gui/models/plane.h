@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,11 +29,15 @@ std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window);
 /// A head on the plane.
 struct PlanePoint {
     std::string head;   ///< full specification, "fr-spec:v=8192"
-    std::string label;  ///< short name
+    std::string label;  ///< short name; of another run, with the run: "full.dscope 2: fr-spec"
+    std::string run;    ///< of another run: its full name; "" = the shown run
     std::uint32_t rgb = 0;
     HeadMode mode = HeadMode::drive;
     double nu = 1, rho_tau = 1;
-    double tau = 0;  ///< over all rounds; an estimate if the head took part in only some
+    double kappa = 0;  ///< of its own run
+    std::optional<Interval> kappa_interval;
+    bool at_shown_kappa = true;  ///< false: the lines do not hold for it; drawn paler
+    double tau = 0;              ///< over all rounds; an estimate if the head took part in only some
     std::optional<Interval> nu_interval, rho_interval;  ///< 95 %, bootstrap
     bool reference = false;                             ///< full head: (1, 1) by definition
     bool estimate = false;                ///< aligned shadow or calibration rounds; drawn hollow
@@ -55,6 +60,7 @@ struct TauBar {
     std::optional<double> predicted;  ///< speed-up over the full head
     bool live = false, estimate = false;
     std::uint32_t rgb = 0;
+    bool other_run = false;
 };
 
 /// Returns axes that contain every point with its mark. The margins are a mark's radius as fractions of the
@@ -87,10 +93,34 @@ struct PlaneModel {
     double kappa_shown = 0;          ///< of the run, otherwise the published value
     std::string kappa_text;          ///< "kappa 0.25 (this run)"
     std::string interval_text;       ///< method of the intervals, or why there are none
-    std::vector<PlanePoint> points;  ///< driving head last (drawn on top)
+    std::string others_text;         ///< of the other runs' points; "" without any
+    std::vector<PlanePoint> points;  ///< other runs first, the driving head last (drawn on top)
     std::vector<TauBar> bars;
 };
 PlaneModel build_plane(const Snapshot& snapshot, RowId run_id);
+
+/// Adds the heads of other runs to a plane.
+class PlaneOthers {
+  public:
+    static constexpr std::size_t max_runs = 12;
+
+    /// Adds the newest ended runs with heads other than the full one. Those of the shown capture come first,
+    /// then those of the other open ones. Points are computed again when a run is new or was read further.
+    void add(PlaneModel& model, const Snapshot& shown, RowId run_id,
+             const std::vector<std::shared_ptr<const Snapshot>>& others);
+
+  private:
+    /// A run and the number of its rounds.
+    struct Key {
+        std::string source;
+        RowId run_id = 0;
+        std::size_t rounds = 0;
+        bool operator==(const Key&) const = default;
+    };
+    std::vector<Key> keys_;
+    std::vector<PlanePoint> points_;
+    std::size_t left_out_ = 0;  ///< runs
+};
 
 /// One row of a paper's table. Absent values are not given in the paper.
 struct PublishedResult {

@@ -1,8 +1,7 @@
 #include "app/gui/models/matrix.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <utility>
 
 #include "app/gui/panels/rebuild_throttle.h"
 #include "app/gui/panels/sweep_form.h"
@@ -21,17 +20,21 @@ struct MatrixState {
     bool published = true;
     std::vector<PublishedGroup> groups;
     std::size_t group = 0;
+    MatrixTableCache cache;
+    int versions = 0;
+
+    /// Replaces a model, so that its table is built again.
+    void replace(MatrixModel& model, MatrixModel by) {
+        model = std::move(by);
+        model.version = ++versions;
+    }
 };
 
-const std::optional<Estimate>& matrix_value(const MatrixState& state, const MatrixCell& cell) {
-    return state.speed ? cell.speedup : cell.tau;
-}
-
 /// Draws a value as a bar with its interval; an outlined bar is a published one.
-void draw_value(const Style& style, const std::optional<Estimate>& value, double max, std::uint32_t rgb,
-                bool published) {
+void draw_value(const Style& style, const MatrixText& cell, double max, std::uint32_t rgb, bool published) {
     ImGui::TableNextColumn();
-    if (!value) return ImGui::TextDisabled("-");
+    const std::optional<Estimate>& value = cell.value;
+    if (!value) return ImGui::TextDisabled("%s", cell.text.c_str());
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
     const auto x = [&](double v) { return at.x + width * static_cast<float>(std::clamp(v / max, 0.0, 1.0)); };
@@ -46,21 +49,18 @@ void draw_value(const Style& style, const std::optional<Estimate>& value, double
         list->AddLine({x(value->interval->low), y}, {x(value->interval->high), y}, to_im(style.colours.text),
                       1.5f);
     }
-    const std::string text = fmt::format("{:.2f}", value->value);
-    ImGui::TextUnformatted(text.c_str());
-    show_tooltip(style, estimate_text(*value, 3));
+    ImGui::TextUnformatted(cell.text.c_str());
+    show_tooltip(style, cell.help);
 }
 
-void draw_row(const Style& style, const MatrixState& state, const MatrixRow& row, double max,
-              bool published) {
+void draw_line(const Style& style, const MatrixLine& line, double max) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    const TextColour colour(published ? style.colours.text_dim : style.colours.text);
-    draw_cut_text(row.name);
-    show_tooltip(style, row.help);
-    const std::uint32_t rgb = head_rgb(style, row.head);
-    for (const MatrixCell& cell : row.cells)
-        draw_value(style, matrix_value(state, cell), max, rgb, published);
+    const TextColour colour(line.published ? style.colours.text_dim : style.colours.text);
+    draw_cut_text(line.name);
+    show_tooltip(style, line.help);
+    const std::uint32_t rgb = head_rgb(style, line.head);
+    for (const MatrixText& cell : line.cells) draw_value(style, cell, max, rgb, line.published);
 }
 
 void draw_choice(PanelContext& c, MatrixState& state, bool both) {
@@ -86,15 +86,9 @@ void draw_choice(PanelContext& c, MatrixState& state, bool both) {
     ImGui::EndDisabled();
 }
 
-void draw_table(const Style& style, const MatrixState& state, const MatrixModel& model) {
-    std::vector<MatrixRow> published;
-    if (state.published) published = published_matrix_rows(state.groups[state.group], model.columns);
-    double max = 1;
-    for (const std::vector<MatrixRow>* rows : {&model.rows, &std::as_const(published)})
-        for (const MatrixRow& row : *rows)
-            for (const MatrixCell& cell : row.cells)
-                if (const auto& value = matrix_value(state, cell))
-                    max = std::max(max, value->interval ? value->interval->high : value->value);
+void draw_table(const Style& style, MatrixState& state, const MatrixModel& model) {
+    const MatrixTable& table =
+        state.cache.table(model, state.published ? &state.groups[state.group] : nullptr, state.speed);
     constexpr ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody |
                                       ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY |
                                       ImGuiTableFlags_ScrollX;
@@ -110,8 +104,7 @@ void draw_table(const Style& style, const MatrixState& state, const MatrixModel&
         ImGui::TableSetupColumn(column.empty() ? "no category" : column.c_str(),
                                 ImGuiTableColumnFlags_WidthStretch, 1);
     ImGui::TableHeadersRow();
-    for (const MatrixRow& row : model.rows) draw_row(style, state, row, max, false);
-    for (const MatrixRow& row : published) draw_row(style, state, row, max, true);
+    for (const MatrixLine& line : table.lines) draw_line(style, line, table.max);
     ImGui::EndTable();
 }
 
@@ -122,13 +115,13 @@ void draw_matrix(PanelContext& c) {
     if (state.groups.empty()) state.groups = published_groups();
     const std::shared_ptr<const SweepView> sweep = shown_sweep(c);
     if (state.rebuild.needed(c, 0))
-        state.rebuild.run(c, 0, [&] { state.measured = build_matrix(c.snapshot); });
+        state.rebuild.run(c, 0, [&] { state.replace(state.measured, build_matrix(c.snapshot)); });
     if (state.shown != sweep) {
         state.shown = sweep;
-        state.predicted = {};
-        if (sweep != nullptr)
-            state.predicted =
-                build_sweep_matrix({sweep->settings, sweep->rows}, sweep->categories, sweep->usual);
+        state.replace(state.predicted, sweep == nullptr
+                                           ? MatrixModel()
+                                           : build_sweep_matrix({sweep->settings, sweep->rows},
+                                                                sweep->categories, sweep->usual));
     }
     const bool measured = state.measured.empty_text.empty();
     const bool predicted = sweep != nullptr && state.predicted.empty_text.empty();

@@ -17,9 +17,11 @@ namespace {
 struct PlaneState {
     RebuildThrottle rebuild;
     PlaneModel model;
+    PlaneOthers others;
     std::vector<PublishedGroup> groups;
     int group = -1;  ///< published group; -1 = first with nu and rho_tau
     bool published = true;
+    bool other_runs = true;
     RowId fitted_run = -1;
     PlaneView view;
     ImVec2 plot_size{0, 0};
@@ -81,7 +83,7 @@ void draw_iso_lines(const Style& style, double kappa, LabelPlacer& places) {
 
 void draw_mark(ImDrawList* list, const PlanePoint& point, ImVec2 at, float em, ImU32 colour, ImU32 ground) {
     const bool live = point.mode == HeadMode::drive;
-    const float r = live ? 0.5f * em : 0.4f * em;
+    const float r = (live ? 0.5f * em : 0.4f * em) * (point.run.empty() ? 1.0f : 0.75f);
     if (point.reference) {
         list->AddRectFilled({at.x - r, at.y - r}, {at.x + r, at.y + r}, point.estimate ? ground : colour);
         list->AddRect({at.x - r, at.y - r}, {at.x + r, at.y + r}, colour, 0, 2);
@@ -118,6 +120,7 @@ std::string speedup_text(const Estimate& speedup) {
 void show_point_tooltip(const PlanePoint& point, double kappa) {
     if (!ImGui::BeginTooltip()) return;
     ImGui::TextUnformatted(point.label.c_str());
+    if (!point.run.empty()) ImGui::TextUnformatted(point.run.c_str());
     ImGui::Text("nu %.3f   rho_tau %.3f   tau %.2f %s (rounds of this head: %lld)", point.nu, point.rho_tau,
                 point.tau,
                 point.estimate || point.mode == HeadMode::calibration ? "(estimate)" : "over the run",
@@ -125,7 +128,9 @@ void show_point_tooltip(const PlanePoint& point, double kappa) {
     if (point.rho_interval && point.nu_interval)
         ImGui::Text("rho_tau 95 %% [%.3f, %.3f], nu [%.3f, %.3f]", point.rho_interval->low,
                     point.rho_interval->high, point.nu_interval->low, point.nu_interval->high);
-    ImGui::Text("predicted over full head %s at kappa %.2f", speedup_text(point.predicted).c_str(), kappa);
+    ImGui::Text("predicted over full head %s at kappa %.2f", speedup_text(point.predicted).c_str(),
+                point.kappa);
+    if (!point.at_shown_kappa) ImGui::Text("the lines are drawn at kappa %.2f", kappa);
     if (point.measured && !point.reference) {
         ImGui::Text("measured over full head %s", speedup_text(*point.measured).c_str());
         if (point.unexplained) ImGui::Text("measured - predicted %+.3f", point.unexplained->value);
@@ -155,11 +160,13 @@ bool near(ImVec2 a, float reach) {
 struct PointLabel {
     LabelBox box;
     const char* text = nullptr;
+    bool own = true;
 };
 
 constexpr float label_size = 0.9f;  ///< relative to the body text
 
-/// Reserves space for the marks, then for the names of the driving head and the reference.
+/// Reserves space for the marks, then for the names of the driving head and the reference. The heads of other
+/// runs get names where there is room.
 std::vector<PointLabel> place_labels(const Style& style, const PlaneModel& model, bool published,
                                      LabelPlacer& places) {
     const float r = 0.65f * style.em, small = 0.34f * style.em;
@@ -184,11 +191,13 @@ std::vector<PointLabel> place_labels(const Style& style, const PlaneModel& model
     for (std::size_t i = model.points.size(); i-- > 0;) {
         const PlanePoint& point = model.points[i];
         if (point.mode != HeadMode::drive && !point.reference) continue;
-        const char* text = point.head.c_str();
+        const bool own = point.run.empty();
+        const char* text = own ? point.head.c_str() : point.label.c_str();
         const ImVec2 extent = style.ui_bold->CalcTextSizeA(label_size * style.em, 1e9f, 0, text);
-        const auto box = places.place_always(
-            boxes_around(marks[i].x, marks[i].y, 0.75f * style.em, extent.x + 6, extent.y + 2));
-        if (box) labels.push_back({*box, text});
+        const auto around =
+            boxes_around(marks[i].x, marks[i].y, 0.75f * style.em, extent.x + 6, extent.y + 2);
+        const auto box = own ? places.place_always(around) : places.place(around);
+        if (box) labels.push_back({*box, text, own});
     }
     return labels;
 }
@@ -198,8 +207,9 @@ void draw_labels(const Style& style, const std::vector<PointLabel>& labels) {
     for (const PointLabel& label : labels) {
         list->AddRectFilled({label.box.left, label.box.top}, {label.box.right, label.box.bottom},
                             to_im(style.colours.panel, 0.85f), 2);
-        list->AddText(style.ui_bold, label_size * style.em, {label.box.left + 3, label.box.top + 1},
-                      to_im(style.colours.text), label.text);
+        list->AddText(label.own ? style.ui_bold : style.ui, label_size * style.em,
+                      {label.box.left + 3, label.box.top + 1},
+                      to_im(label.own ? style.colours.text : style.colours.text_dim), label.text);
     }
 }
 
@@ -237,15 +247,16 @@ void draw_points(PanelContext& context, const PlaneModel& model) {
     const Style& style = context.style;
     ImDrawList* list = ImPlot::GetPlotDrawList();
     ImPlot::PushPlotClipRect();
-    for (const PlanePoint& point : model.points)
-        draw_intervals(list, point, to_im(data_colour(point.rgb, style.theme)));
+    const auto colour_of = [&](const PlanePoint& point) {
+        return to_im(data_colour(point.rgb, style.theme), point.at_shown_kappa ? 1.0f : 0.5f);
+    };
+    for (const PlanePoint& point : model.points) draw_intervals(list, point, colour_of(point));
     ImPlot::PopPlotClipRect();
     ImPlot::PushPlotClipRect(style.em);
     const PlanePoint* hovered = nullptr;
     for (const PlanePoint& point : model.points) {
         const ImVec2 at = ImPlot::PlotToPixels(point.nu, point.rho_tau);
-        const ImU32 colour = to_im(data_colour(point.rgb, style.theme));
-        draw_mark(list, point, at, style.em, colour, to_im(style.colours.panel));
+        draw_mark(list, point, at, style.em, colour_of(point), to_im(style.colours.panel));
         if (near(at, 0.6f * style.em)) hovered = &point;
     }
     ImPlot::PopPlotClipRect();
@@ -287,6 +298,7 @@ struct BarRow {
     double tau = 0;
     bool own = false, hollow = false;
     const PublishedResult* published = nullptr;
+    bool other_run = false;
 };
 
 std::vector<BarRow> bar_rows(const PlaneState& state) {
@@ -295,7 +307,7 @@ std::vector<BarRow> bar_rows(const PlaneState& state) {
         rows.push_back({bar.label,
                         bar.predicted ? fmt::format("{:.2f}   x {:.2f}", bar.tau, *bar.predicted)
                                       : fmt::format("{:.2f}", bar.tau),
-                        bar.rgb, bar.tau, true, bar.estimate, nullptr});
+                        bar.rgb, bar.tau, true, bar.estimate, nullptr, bar.other_run});
     if (!state.published || state.group < 0) return rows;
     for (const PublishedResult* row : state.groups[state.group].rows) {
         if (!row->tau) continue;
@@ -303,7 +315,7 @@ std::vector<BarRow> bar_rows(const PlaneState& state) {
                         row->speedup_vs_full
                             ? fmt::format("{:.2f}   x {:.2f}", *row->tau, *row->speedup_vs_full)
                             : fmt::format("{:.2f}", *row->tau),
-                        published_rgb(*row), *row->tau, false, false, row});
+                        published_rgb(*row), *row->tau, false, false, row, false});
     }
     return rows;
 }
@@ -332,7 +344,7 @@ void draw_bar_row(const PanelContext& context, const BarRow& row, double max_tau
     const Style& style = context.style;
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    const TextColour colour(row.own ? style.colours.text : style.colours.text_dim);
+    const TextColour colour(row.own && !row.other_run ? style.colours.text : style.colours.text_dim);
     if (bar)
         ImGui::TextUnformatted(row.label.c_str());
     else
@@ -412,10 +424,26 @@ void draw_controls(PanelContext& context, PlaneState& state) {
         choose_published(style, state);
     else if (state.published)
         ImGui::TextUnformatted(("Published: " + state.groups[state.group].name).c_str());
+    if (!state.model.others_text.empty() || !state.other_runs) {
+        if (!context.picture) {
+            ImGui::Checkbox("other runs", &state.other_runs);
+            show_tooltip(style,
+                         "Heads of the other ended runs: of this capture, and of those open to compare.");
+            if (!state.model.others_text.empty()) ImGui::SameLine();
+        }
+        if (!state.model.others_text.empty()) draw_hint(style, state.model.others_text);
+    }
     const std::string& intervals_text = state.model.interval_text;
     draw_hint(style, state.model.kappa_text + (intervals_text.empty() ? "" : "; ") + intervals_text);
     if (state.published) draw_published_key(context, state.model);
     if (!state.model.missing_text.empty()) draw_wrapped(style.colours.warn, state.model.missing_text);
+}
+
+/// Returns a key of what the plane shows besides the capture's own changes.
+std::uint64_t plane_key(const PanelContext& context, bool other_runs) {
+    std::size_t key = std::hash<RowId>()(context.ui.run_id) * 2 + (other_runs ? 1 : 0);
+    for (const auto& other : context.status.others) key = 31 * key + std::hash<const void*>()(other.get());
+    return key;
 }
 
 }  // namespace
@@ -423,10 +451,13 @@ void draw_controls(PanelContext& context, PlaneState& state) {
 void draw_plane(PanelContext& context) {
     PlaneState& state = context.panel_state.get<PlaneState>();
     const Style& style = context.style;
-    const auto key = static_cast<std::uint64_t>(context.ui.run_id);
+    const std::uint64_t key = plane_key(context, state.other_runs);
     if (state.rebuild.needed(context, key))
-        state.rebuild.run(context, key,
-                          [&] { state.model = build_plane(context.snapshot, context.ui.run_id); });
+        state.rebuild.run(context, key, [&] {
+            state.model = build_plane(context.snapshot, context.ui.run_id);
+            if (state.other_runs)
+                state.others.add(state.model, context.snapshot, context.ui.run_id, context.status.others);
+        });
     if (state.groups.empty()) {
         state.groups = published_groups();
         const auto with_pairs = std::find_if(state.groups.begin(), state.groups.end(), has_pairs);

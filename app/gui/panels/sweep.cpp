@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "app/gui/models/cached_model.h"
+#include "app/gui/models/selection.h"
 #include "app/gui/panels/sweep_form.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/head_traits.h"
@@ -119,14 +120,14 @@ void show_setting_tooltip(const Style& style, const SweepData& data, std::size_t
     ImGui::EndTooltip();
 }
 
-/// Makes the marks of a plot buttons.
+/// Makes the marks of a plot buttons. Of marks that overlap, the one drawn last is hit.
 void place_buttons(const Style& style, SweepState& state, const SweepData& data) {
     const ImVec2 after = ImGui::GetCursorScreenPos();
     const float radius = 0.45f * style.em;
-    for (const SweepMark& mark : state.marks) {
+    for (std::size_t i = state.marks.size(); i-- > 0;) {
+        const SweepMark& mark = state.marks[i];
         ImGui::PushID(static_cast<int>(mark.row));
         ImGui::SetCursorScreenPos({mark.at.x - radius, mark.at.y - radius});
-        ImGui::SetNextItemAllowOverlap();
         if (ImGui::InvisibleButton("setting", {2 * radius, 2 * radius})) state.chosen = mark.row;
         show_setting_tooltip(style, data, mark.row);
         ImGui::PopID();
@@ -200,6 +201,7 @@ void draw_speed_lines(const Style& style, double plain_ms, double best) {
         const ImVec2 end = ImPlot::PlotToPixels(out, tau_at(out));
         const float width = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str()).x;
         const ImVec2 at(end.x - width - 4, end.y + 2);
+        if (at.x < a.x) return;  // cut by the left border
         // Steep lines leave the top close to each other.
         for (const ImVec2& label : labels)
             if (std::abs(label.x - at.x) < width + 0.5f * style.em && std::abs(label.y - at.y) < size) return;
@@ -472,7 +474,7 @@ void draw_list(const Style& style, SweepState& state, const SweepData& data, ImV
             ImGui::TableNextRow();
             ImGui::TableNextColumn();
             const std::string name =
-                (state.shown->usual == r ? "default: " : "") + setting_name(data.setting(r));
+                (state.shown->usual == r ? "default: " : "") + shorten_paths(setting_name(data.setting(r)));
             if (ImGui::Selectable((name + "###row").c_str(), state.chosen == r,
                                   ImGuiSelectableFlags_SpanAllColumns))
                 state.chosen = r;
@@ -526,8 +528,9 @@ void draw_details(PanelContext& c, SweepState& state, const SweepData& data) {
     if (!state.chosen) return draw_hint(c.style, "click a setting");
     const SweepSetting& setting = data.setting(*state.chosen);
     ImGui::PushFont(c.style.ui_bold, 0);
-    ImGui::TextWrapped("%s", setting_name(setting).c_str());
+    ImGui::TextWrapped("%s", shorten_paths(setting_name(setting)).c_str());
     ImGui::PopFont();
+    show_tooltip(c.style, setting_name(setting));
     for (const auto& [label, value] : describe_setting(data, *state.chosen)) {
         if (!label.empty()) {
             ImGui::TextDisabled("%s", label.c_str());

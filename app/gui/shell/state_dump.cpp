@@ -107,7 +107,9 @@ void StateDump::after_frame(App& app) {
     add(out, "source", app.snapshot().source);
     add(out, "runs", std::to_string(app.snapshot().runs.size()));
     add(out, "rounds", std::to_string(app.snapshot().rounds.size()));
+    const RunRow* run = app.snapshot().run(ui.run_id);
     add(out, "run", std::to_string(ui.run_id));
+    add(out, "run_tree", run == nullptr ? "" : run->tree);
     add(out, "round", ui.round ? std::to_string(*ui.round) : "");
     add(out, "in_flight", in_flight_selected(app.snapshot(), ui) ? "1" : "0");
     add(out, "follow", ui.follow ? "1" : "0");

@@ -11,6 +11,7 @@
 #include "app/jobs/resolve/vocabulary.h"
 #include "base/clock.h"
 #include "capture/head_traits.h"
+#include "capture/run_setting.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/registry.h"
 #include "engine/formats/model_file.h"
@@ -175,6 +176,7 @@ class SettingReplayer {
         run.acceptance = "replayed";
         run.vocab_id = run.id;
         nlohmann::json config = {{"recording", config_.recording}, {"max_new", config_.max_new}};
+        config[std::string(losslessness_key)] = "exact";  // the text is the target's own
         if (!head.empty())
             config[std::string(head_traits_key)] =
                 nlohmann::json::parse(to_json({{head, capture_traits(*resolved.head)}}));

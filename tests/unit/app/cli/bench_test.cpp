@@ -81,6 +81,7 @@ TEST_F(BenchCommand, WritesOneDocument) {
         EXPECT_EQ(method["same_text"], true);
         EXPECT_GT(method["speedup"].get<double>(), 0);
         EXPECT_TRUE(method["speedup_interval"].is_array());
+        EXPECT_TRUE(method["tau_interval"].is_array());
         ASSERT_EQ(method["categories"].size(), 2u);
         EXPECT_EQ(method["categories"][0]["category"], "b");
         EXPECT_EQ(method["categories"][0]["prompts"], 4);

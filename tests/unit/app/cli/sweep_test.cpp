@@ -5,6 +5,7 @@
 #include "tests/support/tiny_drafter.h"
 #include "tests/unit/app/cli/program.h"
 #include "tests/unit/app/cli/sql.h"
+#include "tests/unit/app/cli/tiny_profile.h"
 
 namespace draftscope::testing {
 namespace {
@@ -31,36 +32,9 @@ class SweepCommand : public ::testing::Test {
     }
     static void TearDownTestSuite() { delete folder_; }
 
-    /// A profile whose drafts take about `draft` milliseconds.
     static void write_profile(const std::string& name, int vocab, const std::string& precision = "f32",
                               double draft = 1, const std::string& backend = "cpu") {
-        const auto part = [](const char* what, const char* key, const char* owner, const json& terms) {
-            return json{{"part", what}, {key, owner}, {"terms", terms}};
-        };
-        json profile = {{"format", "draftscope-profile"},
-                        {"version", 1},
-                        {"kind", "measured"},
-                        {"source", "test"},
-                        {"machine", "test machine"},
-                        {"backend", backend},
-                        {"precision", precision},
-                        {"model", "tiny"},
-                        {"vocab", vocab},
-                        {"hidden", 64},
-                        {"layers", 2}};
-        json microspec = part("head", "head", "microspec", {{"fixed", 0.1 * draft}, {"size", 0.001 * draft}});
-        microspec["drafter"] = "eagle2";
-        microspec["size_parameter"] = "wmax";
-        json full = part("head", "head", "full", {{"fixed", 0.5 * draft}});
-        full["drafter"] = "eagle2";
-        profile["costs"] = json::array({{{"part", "verify"}, {"terms", {{"fixed", 5.0}, {"row", 0.001}}}},
-                                        {{"part", "overhead"}, {"terms", {{"fixed", 0.5}}}},
-                                        part("catch_up", "drafter", "eagle2", {{"fixed", 0.2 * draft}}),
-                                        part("level", "drafter", "eagle2", {{"fixed", 0.3 * draft}}),
-                                        full,
-                                        microspec,
-                                        part("draft", "drafter", "ngram", {{"fixed", 0.1 * draft}})});
-        write_text(folder_->file(name), profile.dump());
+        write_text(folder_->file(name), tiny_profile(vocab, precision, draft, backend));
     }
     static ProcessResult sweep(const Arguments& more, const std::string& profile = "profile.json") {
         return run(*folder_, arguments("sweep --recording {} --model {} --threads 1 --quiet --profile {}",

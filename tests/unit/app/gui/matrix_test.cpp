@@ -60,11 +60,14 @@ TEST(MatrixModel, HasTheMethodsOfABenchByTask) {
 TEST(MatrixModel, TakesOrdinaryRunsWithoutABench) {
     CaptureBuilder builder;
     add_run(builder, "eagle3", "full", 3, "");
+    RunRow setting;
+    setting.config_json = R"({"recording": "/recorded"})";
+    builder.run(setting);
     add_run(builder, "eagle3", "full", 2, "");
     const MatrixModel model = build_matrix(builder.snapshot());
     ASSERT_EQ(model.rows.size(), 2u);
     EXPECT_EQ(model.rows[0].name, "eagle3 x full @ chain=2");
-    EXPECT_EQ(model.rows[1].name, "eagle3 x full @ chain=2 (run 2)");
+    EXPECT_EQ(model.rows[1].name, "eagle3 x full @ chain=2 (run 3)") << "run 2 replays a setting";
     EXPECT_DOUBLE_EQ(model.rows[1].cells[0].tau->value, 2);
     EXPECT_FALSE(model.rows[0].cells[0].speedup.has_value());
     EXPECT_NE(model.note.find("needs a run with drafter none"), std::string::npos) << model.note;
@@ -88,6 +91,38 @@ TEST(MatrixModel, PredictsTheFrontOfASweepByTask) {
     EXPECT_TRUE(std::ranges::any_of(model.rows,
                                     [](const MatrixRow& row) { return row.name.starts_with("default: "); }));
     EXPECT_NE(build_sweep_matrix({}, {}, std::nullopt).empty_text, "");
+}
+
+TEST(MatrixModel, AllConversationsHaveTheFiguresOfTheSweep) {
+    const auto view = test::synthetic_sweep();
+    const SweepData data{view->settings, view->rows};
+    const MatrixModel model = build_sweep_matrix(data, view->categories, view->usual);
+    const SweepRow& row = data.rows[sweep_front(data, 1).front()];
+    ASSERT_TRUE(row.tau.interval && model.rows[0].cells[0].tau->interval);
+    EXPECT_DOUBLE_EQ(model.rows[0].cells[0].tau->interval->low, row.tau.interval->low);
+}
+
+TEST(MatrixTable, IsBuiltAgainOnlyForOtherContents) {
+    MatrixModel model;
+    model.columns = {"all"};
+    model.rows = {{"a", "full", {{Estimate{3, Interval{2.5, 4}}, std::nullopt}}, "help"}};
+    const std::vector<PublishedGroup> groups = published_groups();
+    MatrixTableCache cache;
+    const MatrixTable* table = &cache.table(model, nullptr, false);
+    ASSERT_EQ(table->lines.size(), 1u);
+    EXPECT_EQ(table->lines[0].cells[0].text, "3.00");
+    EXPECT_EQ(table->lines[0].cells[0].help, "3.000 [2.500, 4.000]");
+    EXPECT_DOUBLE_EQ(table->max, 4);
+    cache.table(model, nullptr, false);
+    EXPECT_EQ(cache.builds(), 1);
+    EXPECT_EQ(cache.table(model, nullptr, true).lines[0].cells[0].text, "-") << "no speed-up";
+    table = &cache.table(model, &groups[0], false);
+    EXPECT_EQ(table->lines.size(), 1 + groups[0].rows.size());
+    EXPECT_TRUE(table->lines.back().published);
+    EXPECT_EQ(cache.builds(), 3);
+    model.rows[0].cells[0].tau->value = 5;
+    model.version = 1;
+    EXPECT_EQ(cache.table(model, &groups[0], false).lines[0].cells[0].text, "5.00");
 }
 
 TEST(MatrixModel, PublishedRowsKeepTheirTasks) {

@@ -203,6 +203,14 @@ TEST(PhaseTable, ExplainsAnEmptyTable) {
     EXPECT_THAT(PhasesBuilder().build(built.snapshot(), 1).empty_text, HasSubstr("no steps yet"));
     built.add(RunEnded{1, RunEnd::ok, 100, {}});
     EXPECT_THAT(PhasesBuilder().build(built.snapshot(), 1).empty_text, HasSubstr("No steps were recorded"));
+    CaptureBuilder replayed;
+    RunRow row;
+    row.acceptance = "replayed";
+    replayed.run(row);
+    replayed.step(0, 0);
+    EXPECT_THAT(PhasesBuilder().build(replayed.snapshot(), 1).empty_text, HasSubstr("have no times"));
+    replayed.step(10, 900);  // of a run whose acceptance is simulated
+    EXPECT_EQ(PhasesBuilder().build(replayed.snapshot(), 1).empty_text, "");
 }
 
 TEST(PhaseTable, HeadPhasesMatchTheCostModel) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "app/gui/models/alpha.h"
 #include "app/gui/models/label_placer.h"
@@ -83,6 +84,74 @@ TEST(Plane, PlacesTheDrivingHeadAgainstSelfPacedFull) {
     EXPECT_DOUBLE_EQ(*model.kappa, 400.0 / (900 - 100));
     EXPECT_DOUBLE_EQ(live.predicted.value, predicted_speedup(0.75, 0.25, 0.5));
     EXPECT_THAT(model.interval_text, HasSubstr("bootstrap by conversation (6 of them"));
+}
+
+/// An ended run over six conversations: a head against the self-paced full head, which takes `full_ns`.
+void add_ended_run(CaptureBuilder& built, const std::string& head, TimeNs full_ns) {
+    RunRow row;
+    row.target = "tiny";
+    row.drafter = "eagle3";
+    row.head = head;
+    row.tree = "chain=3";
+    const RowId id = built.run(row);
+    for (int i = 0; i < 6; ++i) {
+        built.prompt();
+        for (int r = 0; r < 4; ++r) {
+            RoundRecord round;
+            round.head_evals = {eval(head, HeadMode::drive, 3, 100),
+                                eval("full", HeadMode::selfpaced, 4, full_ns)};
+            const TimeNs at = (4 * i + r) * 1000;
+            built.step(at, at + 900, {}, round);
+        }
+    }
+    built.add(RunEnded{id, RunEnd::ok, 0, {}});
+}
+
+TEST(Plane, HasTheHeadsOfOtherRunsAndCaptures) {
+    CaptureBuilder built, second;
+    add_ended_run(built, "slimspec:rank=72", 400);
+    add_ended_run(built, "fr-spec:v=4", 400);
+    add_ended_run(built, "fr-spec:v=8", 600);
+    add_ended_run(second, "fr-spec:v=16", 400);
+    const Snapshot snapshot = built.snapshot();
+    const auto other = std::make_shared<Snapshot>(second.snapshot());
+    other->source = "/captures/other.dscope";
+    PlaneModel model = build_plane(snapshot, 1);
+    PlaneOthers others;
+    others.add(model, snapshot, 1, {other, nullptr});
+    ASSERT_EQ(model.points.size(), 5u);
+    EXPECT_EQ(model.points[0].label, "fr-spec:v=8 (run 3)");
+    EXPECT_EQ(model.points[0].run, "this window: run 3, tiny, eagle3, chain=3");
+    EXPECT_DOUBLE_EQ(model.points[0].kappa, 600.0 / 800);
+    EXPECT_FALSE(model.points[0].at_shown_kappa) << "the lines are the first run's";
+    EXPECT_DOUBLE_EQ(model.points[0].predicted.value, predicted_speedup(0.75, 100.0 / 600, 600.0 / 800));
+    EXPECT_TRUE(model.points[0].rho_interval && model.points[0].nu_interval);
+    EXPECT_EQ(model.points[1].label, "fr-spec:v=4 (run 2)");
+    EXPECT_TRUE(model.points[1].at_shown_kappa);
+    EXPECT_EQ(model.points[2].label, "fr-spec:v=16 (other.dscope, run 1)");
+    EXPECT_TRUE(model.points[3].reference);
+    EXPECT_EQ(model.points[4].head, "slimspec:rank=72") << "the driving head is last";
+    EXPECT_EQ(model.points[4].run, "");
+    EXPECT_EQ(model.others_text,
+              "3 points of other runs; pale: another kappa, so the lines do not hold for it");
+    EXPECT_TRUE(model.bars.back().other_run);
+    // The shown run is no other run, wherever it is.
+    PlaneModel alone = build_plane(*other, 1);
+    others.add(alone, *other, 1, {});
+    EXPECT_EQ(alone.points.size(), 2u);
+    EXPECT_EQ(alone.others_text, "");
+}
+
+TEST(Plane, OtherRunsAreLimitedToTheNewest) {
+    CaptureBuilder built;
+    for (std::size_t i = 0; i < PlaneOthers::max_runs + 3; ++i) add_ended_run(built, "fr-spec:v=4", 400);
+    const Snapshot snapshot = built.snapshot();
+    PlaneModel model = build_plane(snapshot, snapshot.runs.back().id);
+    PlaneOthers others;
+    others.add(model, snapshot, snapshot.runs.back().id, {});
+    EXPECT_EQ(model.points.size(), PlaneOthers::max_runs + 2);
+    EXPECT_EQ(model.points[0].label, "fr-spec:v=4 (run 14)");
+    EXPECT_THAT(model.others_text, HasSubstr("2 older runs not shown"));
 }
 
 NodeRow drafted(int number, int parent, int depth, double q, double p, bool accepted = false) {
@@ -176,6 +245,11 @@ TEST(Plane, TauOfPartialHeadsIsScaledToTheWholeRun) {
 
 TEST(Plane, ExplainsAMissingReference) {
     EXPECT_THAT(build_plane(Snapshot(), 0).missing_text, HasSubstr("No run yet"));
+    CaptureBuilder plain;
+    RunRow row;
+    row.drafter = "none";
+    plain.run(row);
+    EXPECT_THAT(build_plane(plain.snapshot(), 1).missing_text, HasSubstr("no LM head"));
     CaptureBuilder built;
     RoundRecord round;
     round.head_evals = {eval("fr-spec:v=4", HeadMode::drive, 3, 100)};

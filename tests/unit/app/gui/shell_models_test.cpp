@@ -156,6 +156,10 @@ TEST(Selection, OldVersionBaselineGivesNoSpeedup) {
 
 TEST(Selection, ShortNames) {
     EXPECT_EQ(short_name("/a/b/model.gguf"), "model.gguf");
+    EXPECT_EQ(shorten_paths("eagle2:/m/e2 x slimspec:rank=8,file=./f/a.st @ chain=3"),
+              "eagle2:e2 x slimspec:rank=8,file=a.st @ chain=3");
+    EXPECT_EQ(shorten_paths("eagle3 x full @ depth=2,topk=2,nodes=4"),
+              "eagle3 x full @ depth=2,topk=2,nodes=4");
     EXPECT_EQ(short_name("eagle2"), "eagle2");
     EXPECT_EQ(short_name("/x/0123456789", 5), "0123…");
 }

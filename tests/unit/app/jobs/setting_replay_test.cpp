@@ -5,6 +5,7 @@
 #include "app/jobs/replay/record_job.h"
 #include "app/jobs/replay/replay_job.h"
 #include "app/jobs/run/run_job.h"
+#include "capture/queries.h"
 #include "tests/support/results.h"
 #include "tests/unit/app/jobs/tiny_files.h"
 
@@ -57,6 +58,7 @@ TEST_F(SettingReplayTest, MakesARunOfTheReplayedRounds) {
     ASSERT_EQ(shown.runs.size(), 1u);
     EXPECT_EQ(shown.runs[0].id, 5);
     EXPECT_EQ(shown.runs[0].acceptance, "replayed");
+    EXPECT_EQ(losslessness(shown.runs[0]), "exact") << "the text is the target's";
     EXPECT_EQ(shown.runs[0].ended, RunEnd::ok);
     ASSERT_EQ(shown.prompts.size(), 2u) << "both turns of the conversation";
 

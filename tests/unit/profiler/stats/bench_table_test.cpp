@@ -111,6 +111,18 @@ TEST(BenchTable, IntervalsComeFromConversations) {
     EXPECT_GT(speedup.interval->low, 1.05);
     EXPECT_GT(speedup.interval->high, 1.45);
     EXPECT_LT(speedup.interval->high, 1.8);
+    const auto constant = bench_table(many).rows[1].all.tau_interval;
+    ASSERT_TRUE(constant) << "every conversation has a tau of 2";
+    EXPECT_NEAR(constant->low, 2, 1e-9);
+    EXPECT_NEAR(constant->high, 2, 1e-9);
+    for (std::size_t p = 0; p < other.units[0].size(); ++p)
+        if (many.prompts[p].conversation % 2 == 0) many.methods[1].units[0][p].rounds = 10;
+    const BenchCell& cell = bench_table(many).rows[1].all;
+    ASSERT_TRUE(cell.tau_interval);
+    EXPECT_DOUBLE_EQ(cell.tau, 4.0 / 3);
+    EXPECT_LT(cell.tau_interval->low, 1.25);
+    EXPECT_GT(cell.tau_interval->low, 1.05);
+    EXPECT_GT(cell.tau_interval->high, 1.45);
     // Without a plain method there is no ratio.
     many.plain.reset();
     EXPECT_FALSE(bench_table(many).rows[1].all.speedup);
