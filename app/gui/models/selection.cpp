@@ -160,6 +160,14 @@ std::string short_name(std::string_view path, std::size_t max_length) {
     return name;
 }
 
+std::string run_drafting(const RunRow& run, std::string_view separator) {
+    if (run.drafter == plain_drafter) return "no drafter";
+    std::string out = run.drafter;
+    for (const std::string& part : {run.head, run.tree})
+        if (!part.empty()) out.append(separator) += part;
+    return out;
+}
+
 std::string shorten_paths(std::string_view text) {
     std::string out;
     while (!text.empty()) {

@@ -68,15 +68,14 @@ std::optional<RecordedSettings> recorded_settings(const Snapshot& snapshot, RowI
     RecordedSettings settings;
     settings.title = "this file";
     if (snapshot.runs.size() > 1)
-        settings.title += fmt::format(", run {} of {}", run->id, snapshot.runs.size());
+        settings.title += fmt::format(", run {} (one of {})", run->id, snapshot.runs.size());
     if (run->frontend == "import") {
         settings.title += ": " + run->name;
         settings.details = "another profiler's timeline";
         return settings;
     }
-    settings.title += ": " + run->drafter;
-    for (const std::string& part : {run->head, run->tree})
-        if (!part.empty()) settings.title += "  " + part;
+    settings.title += ": ";
+    settings.title += run_drafting(*run, "  ");
     settings.details = fmt::format("{}, {}, {}, batch {}", short_name(run->target), run->precision,
                                    format_count(run->threads, "thread"), run->batch);
     settings.details += run->temperature == 0 ? std::string(", greedy")

@@ -121,8 +121,7 @@ void App::draw_menu_bar() {
     if (run != nullptr && run->frontend == "import")
         what = run->name + "  ·  imported timeline";
     else if (run != nullptr)
-        what = fmt::format("{}  ·  {}  ·  {}  ·  {}", short_name(run->target), run->drafter, run->head,
-                           run->tree.empty() ? "no tree" : run->tree);
+        what = fmt::format("{}  ·  {}", short_name(run->target), run_drafting(*run, "  ·  "));
     if (run != nullptr && run->batch > 1) what += fmt::format("  ·  batch {}", run->batch);
     const std::string_view kind = run != nullptr ? losslessness(*run) : "exact";
     if (kind != "exact")

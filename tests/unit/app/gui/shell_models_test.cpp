@@ -389,9 +389,13 @@ TEST(Session, StoredRunShowsItsRecordedSettings) {
     snapshot.runs[0].precision = "int8";
     const auto settings = recorded_settings(snapshot, 1);
     ASSERT_TRUE(settings.has_value());
-    EXPECT_EQ(settings->title, "this file, run 1 of 2: eagle2  fr-spec:v=8192  chain=3");
+    EXPECT_EQ(settings->title, "this file, run 1 (one of 2): eagle2  fr-spec:v=8192  chain=3");
     EXPECT_NE(settings->details.find("int8, 1 thread, batch 1, greedy"), std::string::npos)
         << settings->details;
+    RunRow plain;
+    plain.drafter = "none";
+    plain.tree = "none";
+    EXPECT_EQ(run_drafting(plain, "  "), "no drafter");
     snapshot.runs.pop_back();
     EXPECT_EQ(recorded_settings(snapshot, 1)->title, "this file: eagle2  fr-spec:v=8192  chain=3");
     EXPECT_FALSE(recorded_settings(snapshot, 2).has_value());
