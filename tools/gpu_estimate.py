@@ -4,8 +4,8 @@ docs/design/gpu.md. Nothing here was measured on a GPU: a time is the sum of byt
 memory accesses, and launch boundaries. Occupancy and loads in flight come from tools/sass_budgets.json.
 
 usage: tools/gpu_estimate.py                 prints the constants, the table and the parts of every row
-       tools/gpu_estimate.py --write         writes the table of docs/design/gpu.md
-       tools/gpu_estimate.py --check         exit code 1 if that table is another one
+       tools/gpu_estimate.py --write         writes it, and the machine profile of the same times in assets/profiles
+       tools/gpu_estimate.py --check         exit code 1 if one of the two is another one
 """
 import argparse
 import json
@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUDGETS = ROOT / "tools/sass_budgets.json"
 DOCUMENT = ROOT / "docs/design/gpu.md"
+PROFILE = ROOT / "assets/profiles/h200-llama-3.1-8b-estimate.json"
 BEGIN, END = "<!-- gpu_estimate.py: begin -->\n", "<!-- gpu_estimate.py: end -->\n"
 
 # name: value, unit, source
@@ -185,9 +186,9 @@ class Estimate:
         return product + merge + self.k.boundary + (self.last_block() if self.k.one_launch and rows == 1 else self.k.boundary)
 
     # Heads
-    def low_rank(self, rank, k=10):
-        down, cast = self.product_op(rank, HIDDEN), self.small_op()
-        return {"down": down, "cast": cast, "head": self.head_op(VOCAB, rank, k, idle=cast)}
+    def low_rank(self, rank, k=10, rows=1):
+        down, cast = self.product_op(rank, HIDDEN, rows), self.small_op()
+        return {"down": down, "cast": cast, "head": self.head_op(VOCAB, rank, k, rows, cast)}
 
     def indexed_op(self, listed, rows=1):
         """A product of listed outputs; their numbers are read first."""
@@ -285,6 +286,62 @@ def table():
     return "".join(lines)
 
 
+def curve(part, points, terms, head=None, size_parameter=None):
+    """A cost curve of a machine profile through `points`, with `terms` in milliseconds. Its error is unknown. Without points it
+    holds for all sizes."""
+    made = {"part": part, **({"drafter": "eagle3"} if part not in ("verify", "overhead") else {}), **({"head": head} if head else {}),
+            **({"size_parameter": size_parameter} if size_parameter else {})}
+    return {**made, "terms": {name: float(f"{ms:.6g}") for name, ms in terms.items() if ms > 0},
+            "points": [{key: float(f"{value:.6g}") for key, value in point.items()} for point in points]}
+
+
+def line(points, x, term):
+    """Least squares of a straight line through the points' times, against their field `x`."""
+    n = len(points)
+    mean_x, mean_y = sum(p[x] for p in points) / n, sum(p["ms"] for p in points) / n
+    slope = sum((p[x] - mean_x) * (p["ms"] - mean_y) for p in points) / sum((p[x] - mean_x) ** 2 for p in points)
+    return {"fixed": mean_y - slope * mean_x, term: slope}
+
+
+def profile():
+    """The estimate as a machine profile, from which `draftscope sweep` and `advise` predict."""
+    e = Estimate(current())
+    total = lambda parts: sum(parts.values())
+    norm, nodes = e.norm_op(), 6
+    cached = LAYERS * 2 * KV * 2 / C["bandwidth"] / 1000  # keys and values of a token
+    verified = [{"rows": rows, "context": CONTEXT, "ms": (LAYERS * total(e.layer(rows)) + norm + e.product_op(VOCAB, HIDDEN, rows, norm)) / 1000}
+                for rows in (1, 2, 4, 7, 8, 12, 16)]
+    verify = line(verified, "rows", "row")
+    verify["fixed"] -= CONTEXT * cached
+    verified += [{**point, "context": long, "ms": point["ms"] + (long - CONTEXT) * cached} for long in (1, 32768) for point in verified[:1]]
+    round_ = e.round(nodes)
+    level = (round_["levels"] / nodes + total(e.draft_layer())) / 1000
+    overhead = (round_["selection, acceptance, compaction"] + round_["host"]) / 1000
+    read = (e.product_op(HIDDEN, 3 * HIDDEN, 2) + round_["levels"] / nodes + total(e.draft_layer())) / 1000
+    costs = [curve("verify", verified, {**verify, "cached": cached}), curve("overhead", [], {"fixed": overhead}),
+             curve("catch_up", [], {"fixed": read}), curve("level", [], {"fixed": level})]
+    def head(name, us, parameter=None, sizes=(None,)):
+        """One row and ten rows, as in a chain and in EAGLE-2's trees. The rows' time is the same for all sizes."""
+        points = [{"rows": rows, **({"size": size} if size else {}), "ms": us(size, rows) / 1000} for size in sizes for rows in (1, 10)]
+        one = points[::2]
+        row = sum(ten["ms"] - first["ms"] for first, ten in zip(one, points[1::2])) / len(one) / 9
+        terms = line(one, "size", "size") if parameter else {"fixed": one[0]["ms"]}
+        return curve("head", points, {**terms, "fixed": terms["fixed"] - row, "row": row}, name, parameter)
+
+    costs += [head("full", lambda _, rows: e.head_op(VOCAB, rows=rows))]
+    costs += [head(name, lambda v, rows: e.head_op(v, rows=rows), "v", (4096, 8192, 16384, 32768, 65536)) for name in ("fr-spec", "vocabtrim", "vocabtrim-t")]
+    costs += [head("slimspec", lambda rank, rows: total(e.low_rank(rank, rows=rows)), "rank", (256, 512, 1024)),
+              head("specvocab", lambda k, rows: total(e.specvocab(rows, k * min(rows, 2))), "k", (1024, 2048, 4096)),
+              head("microspec", lambda wmax, rows: e.head_op(wmax, rows=rows), "wmax", (1024, 2048, 3072, 4096))]
+    made = {"format": "draftscope-profile", "version": 1, "kind": "estimate", "source": "tools/gpu_estimate.py",
+            "note": "Nothing of this was measured: times follow from bytes, bandwidth, latencies and the compiled kernels (docs/design/gpu.md). Trees of "
+                    "more than 16 rows and batches are extrapolated.",
+            "machine": "NVIDIA H200", "gpu": "NVIDIA H200", "backend": "cuda", "precision": "bf16", "model": "Llama-3.1-8B", "vocab": VOCAB,
+            "hidden": HIDDEN, "layers": LAYERS}
+    lines = ",\n".join("  " + json.dumps(one) for one in costs)
+    return json.dumps(made, indent=1)[:-2] + ',\n "costs": [\n' + lines + "\n ]\n}\n"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
@@ -304,6 +361,10 @@ def main():
     wanted = before + BEGIN + table() + END + rest.split(END)[1]
     if arguments.write:
         DOCUMENT.write_text(wanted)
+        PROFILE.write_text(profile())
+    elif profile() != PROFILE.read_text():
+        print(f"gpu_estimate: {PROFILE.relative_to(ROOT)} is out of date; run tools/gpu_estimate.py --write", file=sys.stderr)
+        return 1
     elif wanted != text:
         print("gpu_estimate: the table of docs/design/gpu.md is out of date; run tools/gpu_estimate.py --write", file=sys.stderr)
         return 1

@@ -87,7 +87,7 @@ int predict(const MachineProfile& profile, const Options& options) {
                         fmt::format("{:.2f}", cost->overhead_ms), fmt::format("{:.2f}", total),
                         cost->error_ms ? fmt::format("{:.2f}", *cost->error_ms) : "-",
                         fmt::format("{:.1f}", tokens_per_second(*cost, options)),
-                        cost->extrapolated ? "outside the measured sizes" : ""});
+                        cost->extrapolated ? "outside the profile's sizes" : ""});
     }
     if (options.output.json) {
         print_document({{"profile", profile.path},

@@ -129,6 +129,22 @@ std::string setting_name(const SweepSetting& setting) {
                                 : fmt::format("{} x {} @ {}", setting.drafter, setting.head, setting.tree);
 }
 
+std::string shorten_paths(std::string_view text) {
+    std::string out;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find_first_of(" :=,+"), text.size());
+        const std::string_view word = text.substr(0, end);
+        out += word.substr(word.find_last_of('/') + 1);
+        if (end < text.size()) out += text[end];
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return out;
+}
+
+std::string short_name(const SweepSetting& setting) {
+    return shorten_paths(setting_name(setting));
+}
+
 SweepUnit SweepSetting::total() const {
     return sum_of(*this, SettingDraws::none);
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "profiler/stats/bootstrap.h"
@@ -64,6 +65,10 @@ struct SweepOracle {
 
 /// Returns "eagle3 x fr-spec:v=8192 @ chain=3".
 std::string setting_name(const SweepSetting& setting);
+/// Returns the text with the last part of each path: "eagle2:/models/e2 x full" becomes "eagle2:e2 x full".
+std::string shorten_paths(std::string_view text);
+/// Returns setting_name() with the last part of each path.
+std::string short_name(const SweepSetting& setting);
 
 /// Predicted figures of a setting. Intervals resample conversations and include the profile's error.
 struct SweepRow {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Checks tools/sass_budget.py and tools/gpu_estimate.py against values computed by hand. Needs neither nvcc nor a GPU."""
+import json
 import sys
 import unittest
 from pathlib import Path
@@ -94,6 +95,15 @@ class GpuEstimate(unittest.TestCase):
 
     def test_document_has_this_table(self):
         self.assertIn(gpu_estimate.BEGIN + gpu_estimate.table() + gpu_estimate.END, gpu_estimate.DOCUMENT.read_text())
+
+    def test_profile_is_the_estimate(self):
+        self.assertEqual(gpu_estimate.PROFILE.read_text(), gpu_estimate.profile())
+        curves = {(c["part"], c.get("head")): c["terms"] for c in json.loads(gpu_estimate.profile())["costs"]}
+        ms = lambda part, head=None, **sizes: sum(cost * {"fixed": 1, **sizes}[term] for term, cost in curves[part, head].items())
+        # EAGLE-3's round: a chain of six drafts and SlimSpec at d/8.
+        steps = (ms("verify", row=7, cached=300) + ms("overhead") + ms("catch_up") + 5 * ms("level") + 6 * ms("head", "slimspec", size=512, row=1))
+        self.assertAlmostEqual(1000 * steps / sum(gpu_estimate.Estimate(gpu_estimate.current()).round().values()), 1, delta=0.01)
+        self.assertAlmostEqual(1000 * ms("head", "fr-spec", size=32768, row=1), 69.0, delta=0.5)
 
 
 if __name__ == "__main__":

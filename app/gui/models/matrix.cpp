@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/gui/models/selection.h"
 #include "base/format_count.h"
 #include "capture/conversations.h"
 #include "capture/run_setting.h"

@@ -168,16 +168,4 @@ std::string run_drafting(const RunRow& run, std::string_view separator) {
     return out;
 }
 
-std::string shorten_paths(std::string_view text) {
-    std::string out;
-    while (!text.empty()) {
-        const std::size_t end = std::min(text.find_first_of(" :=,+"), text.size());
-        const std::string_view word = text.substr(0, end);
-        out += word.substr(word.find_last_of('/') + 1);
-        if (end < text.size()) out += text[end];
-        text.remove_prefix(std::min(end + 1, text.size()));
-    }
-    return out;
-}
-
 }  // namespace draftscope

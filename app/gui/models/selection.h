@@ -50,7 +50,5 @@ std::string losses_text(const Snapshot& snapshot, RowId run_id);
 std::string short_name(std::string_view path, std::size_t max_length = 40);
 /// Returns drafter, head and tree as far as the run has them; "no drafter" of a plain run.
 std::string run_drafting(const RunRow& run, std::string_view separator);
-/// Returns the text with the last part of each path: "eagle2:/models/e2 x full" becomes "eagle2:e2 x full".
-std::string shorten_paths(std::string_view text);
 
 }  // namespace draftscope

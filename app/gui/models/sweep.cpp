@@ -72,19 +72,8 @@ std::vector<std::pair<double, std::size_t>> matching_rows(const SweepData& data,
     return out;
 }
 
-/// Returns a spec without the folders of its file, which starts at `from`.
-std::string without_folders(std::string spec, std::size_t from) {
-    const std::size_t end = std::min(spec.find_first_of(",+", from), spec.size());
-    const std::size_t slash = spec.substr(0, end).rfind('/');
-    if (slash != std::string::npos && slash >= from) spec.erase(from, slash + 1 - from);
-    return spec;
-}
-
 std::string pair_name(const std::string& drafter, const std::string& head) {
-    const std::size_t path = drafter.find(':'), file = head.find("file=");
-    const std::string first = path == std::string::npos ? drafter : without_folders(drafter, path + 1);
-    if (head.empty()) return first;
-    return first + " x " + (file == std::string::npos ? head : without_folders(head, file + 5));
+    return shorten_paths(head.empty() ? drafter : drafter + " x " + head);
 }
 
 double speed_of(const SweepData& data, std::size_t row) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "app/gui/models/selection.h"
 #include "app/gui/panels/sweep_form.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/run_setting.h"
@@ -50,7 +49,7 @@ void draw_evidence(const Style& style, const SweepView& view) {
         ImGui::TableNextColumn();
         const TextColour colour(advised ? style.colours.good : style.colours.text);
         draw_cut_text(line.role);
-        draw_wrapped(style.colours.text_dim, shorten_paths(setting_name(data.setting(line.row))));
+        draw_wrapped(style.colours.text_dim, short_name(data.setting(line.row)));
         draw_cell_right(fmt::format("{:.2f}", row.tau.value));
         draw_cell_right(fmt::format("{:.2f}", data.setting(line.row).round_ms));
         draw_cell_right(fmt::format("{:.2f}", row.speedup.value));

@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "app/gui/models/cached_model.h"
-#include "app/gui/models/selection.h"
 #include "app/gui/panels/sweep_form.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/head_traits.h"
@@ -474,7 +473,7 @@ void draw_list(const Style& style, SweepState& state, const SweepData& data, ImV
             ImGui::TableNextRow();
             ImGui::TableNextColumn();
             const std::string name =
-                (state.shown->usual == r ? "default: " : "") + shorten_paths(setting_name(data.setting(r)));
+                (state.shown->usual == r ? "default: " : "") + short_name(data.setting(r));
             if (ImGui::Selectable((name + "###row").c_str(), state.chosen == r,
                                   ImGuiSelectableFlags_SpanAllColumns))
                 state.chosen = r;
@@ -528,7 +527,7 @@ void draw_details(PanelContext& c, SweepState& state, const SweepData& data) {
     if (!state.chosen) return draw_hint(c.style, "click a setting");
     const SweepSetting& setting = data.setting(*state.chosen);
     ImGui::PushFont(c.style.ui_bold, 0);
-    ImGui::TextWrapped("%s", shorten_paths(setting_name(setting)).c_str());
+    ImGui::TextWrapped("%s", short_name(setting).c_str());
     ImGui::PopFont();
     show_tooltip(c.style, setting_name(setting));
     for (const auto& [label, value] : describe_setting(data, *state.chosen)) {

@@ -56,10 +56,10 @@ class Changes {
         if (!choice_.runner_up) return;
         const SweepSetting& next = report_.settings[*choice_.runner_up];
         const double longer = 100 * (chosen_.speed() / next.speed() - 1);
-        if (longer > 0)
+        if (longer >= 0.05)
             out_.push_back(
                 fmt::format("if its rounds took {:.1f} % longer than predicted, {} would be as fast", longer,
-                            setting_name(next)));
+                            short_name(next)));
     }
 
     /// SlimSpec's cost model: a head with rho_tau and nu is as fast as the full head at this kappa.
@@ -105,7 +105,7 @@ class Changes {
             const bool same = best.tree == chosen_.tree && setting_name(best) == setting_name(chosen_);
             const std::string what = best.speedup() <= 1 ? "plain decoding"
                                      : same              ? "still the choice"
-                                                         : setting_name(best);
+                                                         : short_name(best);
             out_.push_back(fmt::format("at batch {}: {}, {}{}", batch, what, times(other->speedup), sure));
         }
     }
@@ -170,7 +170,7 @@ class Changes {
         const SettingDraws draws(here.units.size());
         const auto gain = draws.ratio(other, here, draws.taus(here));
         if (!gain || !gain->interval || gain->interval->low <= 1) return false;
-        out_.push_back(fmt::format("for {} alone: {}, {:.1f} % faster there", category, setting_name(other),
+        out_.push_back(fmt::format("for {} alone: {}, {:.1f} % faster there", category, short_name(other),
                                    100 * (best->speedup.value / here.speedup() - 1)));
         return true;
     }
@@ -207,7 +207,7 @@ std::string others(const SweepReport& report, const SettingChoice& choice) {
     };
     if (choice.fastest != choice.chosen)
         text += fmt::format(" {} is predicted {:.1f} % faster, which is not shown, and is less simple.",
-                            setting_name(report.settings[choice.fastest]), -slower(choice.fastest));
+                            short_name(report.settings[choice.fastest]), -slower(choice.fastest));
     std::size_t ties = 0;
     std::optional<bool> tie;
     for (const SweepRow& row : report.rows) {
@@ -217,9 +217,9 @@ std::string others(const SweepReport& report, const SettingChoice& choice) {
     }
     if (choice.runner_up) {
         const double by = slower(*choice.runner_up);
-        text += fmt::format(" Runner-up: {}, {:.1f} % {}{}.",
-                            setting_name(report.settings[*choice.runner_up]), std::abs(by),
-                            by < 0 ? "faster" : "slower", tie.value_or(false) ? ", not shown to differ" : "");
+        text += fmt::format(" Runner-up: {}, {:.1f} % {}{}.", short_name(report.settings[*choice.runner_up]),
+                            std::abs(by), by < 0 ? "faster" : "slower",
+                            tie.value_or(false) ? ", not shown to differ" : "");
     }
     if (ties > 0)
         text += fmt::format(" {} of {} settings are not shown to be slower.", ties, report.settings.size());
@@ -262,12 +262,12 @@ Advice advise(const SweepReport& report, const std::string& model) {
     if (speedup.value <= 1) {
         out.summary = fmt::format(
             "Decode without a drafter: the best of {} settings, {}, is predicted at {} of plain decoding.{}",
-            report.settings.size(), setting_name(chosen), times(speedup), how_sure(report, out.choice));
+            report.settings.size(), short_name(chosen), times(speedup), how_sure(report, out.choice));
         out.run_line = fmt::format("draftscope run{} --drafter none", model_option);
         return out;
     }
     out.summary = fmt::format("Use {}: predicted {} plain decoding at batch {}. Reason: {}.{}{}",
-                              setting_name(chosen), times(speedup), batch, reason(chosen, report.settings),
+                              short_name(chosen), times(speedup), batch, reason(chosen, report.settings),
                               how_sure(report, out.choice), others(report, out.choice));
     const std::string head = chosen.head.empty() ? std::string() : fmt::format(" --head {}", chosen.head);
     out.run_line = fmt::format("draftscope run{} --drafter {}{} --tree {}", model_option, chosen.drafter,

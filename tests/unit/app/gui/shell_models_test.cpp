@@ -14,6 +14,7 @@
 #include "base/phase_names.h"
 #include "capture/queries.h"
 #include "profiler/stats/speedup.h"
+#include "profiler/stats/sweep_table.h"
 #include "tests/gui/synthetic.h"
 #include "tests/support/capture_builder.h"
 #include "tests/support/results.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/results.h"
@@ -137,13 +138,13 @@ TEST(MachineProfile, ThePublishedCostModelOfVllmPredictsLikeItsSimulator) {
     expect_contains(message(step_cost(profile, eagle)), {"h100", "fr-spec"});
 }
 
-TEST(MachineProfile, ShippedProfilesArePublishedOrMeasuredWithErrors) {
-    int measured = 0;
+TEST(MachineProfile, ShippedProfilesSayWhatTheyAre) {
+    std::map<ProfileKind, int> kinds;
     for (const auto& entry : std::filesystem::directory_iterator(DS_SOURCE_DIR "/assets/profiles")) {
         const MachineProfile profile = require(read_profile(entry.path().string()));
         EXPECT_TRUE(profile.complete) << profile.path;
+        ++kinds[profile.kind];
         if (profile.kind == ProfileKind::published) continue;
-        ++measured;
         StepSetting trimmed{
             .drafter = std::string("eagle3"), .head = std::string("fr-spec"), .level_rows = {1, 4, 4}};
         trimmed.nodes = 8;
@@ -151,11 +152,15 @@ TEST(MachineProfile, ShippedProfilesArePublishedOrMeasuredWithErrors) {
         trimmed.context = 100;
         const StepCost small = require(step_cost(profile, trimmed));
         EXPECT_FALSE(small.extrapolated);
-        EXPECT_LT(*small.error_ms, small.total_ms() / 3);
+        if (profile.kind == ProfileKind::estimate)
+            EXPECT_FALSE(small.error_ms);
+        else
+            EXPECT_LT(*small.error_ms, small.total_ms() / 3);
         trimmed.head = "full";
         EXPECT_GT(require(step_cost(profile, trimmed)).head_ms, small.head_ms);
     }
-    EXPECT_GE(measured, 1);
+    for (const ProfileKind kind : {ProfileKind::measured, ProfileKind::estimate, ProfileKind::published})
+        EXPECT_GE(kinds[kind], 1) << to_text(kind);
 }
 
 TEST(MachineProfile, EveryFieldIsChecked) {
