@@ -86,6 +86,8 @@ struct CaptureWriter::Impl {
     void push(Record record);
     void wait_for_space();
     bool full() const { return queued_rows + rows_in_flight >= options.queue_rows; }
+    /// Enough rows for a transaction, or all that the queue takes: a producer may wait for space then.
+    bool enough_to_commit() const { return queued_rows >= commit_rows || full(); }
     bool must_not_wait() const { return closing || !stats.error.empty(); }
     Status flush();
     Status close();
@@ -133,10 +135,10 @@ void CaptureWriter::Impl::push(Record record) {
         space.wait(lock, [&] { return !full() || must_not_wait(); });
     }
     if (closing) return;
+    const bool enough_before = enough_to_commit();
     queue.push_back(std::move(record));
     queued_rows += weight;
-    const bool filled = queued_rows >= commit_rows && queued_rows - weight < commit_rows;
-    if (queue.size() == 1 || filled) work.notify_one();
+    if (queue.size() == 1 || (!enough_before && enough_to_commit())) work.notify_one();
 }
 
 Status CaptureWriter::Impl::status() const {
@@ -395,9 +397,9 @@ void CaptureWriter::Impl::loop() {
                 work.wait(lock, something);
             // Wait until the transaction is large enough, unless a caller waits for it or the rows already
             // suffice.
-            if (queued_rows < commit_rows && !queue.empty())
+            if (!enough_to_commit() && !queue.empty())
                 work.wait_until(lock, std::max(next_commit, Clock::now() + gather_interval),
-                                [&] { return queued_rows >= commit_rows || urgent(); });
+                                [&] { return enough_to_commit() || urgent(); });
             if (queue.empty() && closing) break;
             batch.swap(queue);
             rows_in_flight = queued_rows;

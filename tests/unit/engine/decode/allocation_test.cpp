@@ -125,7 +125,7 @@ class Allocations : public ::testing::TestWithParam<int>, protected TinyDecode {
     Allocations() : TinyDecode(options(), kernels::Precision::int8, GetParam()) {
         setting_.threads = 2;
         setting_.ignore_eos = true;
-        setting_.max_new = 90;
+        setting_.max_new = 60;
     }
     static TinyModelOptions options() {
         TinyModelOptions options;

@@ -23,7 +23,7 @@ const std::vector<Factor> factors = {
     {"tree",
      {"chain=1", "chain=4", "depth=2,topk=3,nodes=8", "depth=3,topk=4,nodes=12", "depth=4,topk=8,nodes=72",
       "depth=5,topk=10,nodes=60"}},
-    {"prompt", {"0", "1", "2", "3", "4", "5"}},
+    {"prompt", {"0", "1", "2"}},
     {"head", {"full", "fr-spec:v=2048", "fr-spec:v=8192", "microspec"}},
     {"threads", {"1", "2", "3"}},
     {"precision", {"int8", "bf16"}},

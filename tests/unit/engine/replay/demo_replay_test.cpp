@@ -73,7 +73,7 @@ TEST(DemoReplay, RoundsMatchALiveRun) {
         if (const HeadInfo* info = find_head(one.head);
             info != nullptr && info->required_file == RequiredFile::fitted)
             fixture->use_artefact(one.head, heads_folder + one.drafter + "/" + one.head + ".safetensors");
-    const auto prompts = demo_prompts(fixture->target(), 2);
+    const auto prompts = demo_prompts(fixture->target(), 1);
     const std::span<const int> layers = fixture->drafter("eagle3").aux_layers();
     const ScratchFolder folder;
     std::int64_t accepted = 0, rounds = 0;
