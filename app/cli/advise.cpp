@@ -41,7 +41,7 @@ json report_json(const SweepReport& report, const SweepConfig& config) {
 
 int do_advise(Options& options) {
     SweepConfig& config = options.config;
-    config.heads = split_specs(options.heads);
+    if (!options.heads.empty()) config.heads = split_specs(options.heads);
     // Larger batches cost no pass: they tell where another setting takes over.
     config.batches = {options.batch, 4 * options.batch, 16 * options.batch};
     return run_job(

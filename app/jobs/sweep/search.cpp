@@ -104,8 +104,20 @@ class Search {
         std::vector<std::string> heads;
         for (const HeadInfo& info : head_registry())
             if (!info.replay_only && is_usable(drafter, {std::string(info.id), {}}))
-                heads.emplace_back(info.id);
+                heads.push_back(first_spec(drafter, info));
         return heads;
+    }
+
+    /// Returns the head at a middle size if its cost depends on a size that has neither a default nor a file
+    /// that fixes it.
+    std::string first_spec(const std::string& drafter, const HeadInfo& info) {
+        std::string id(info.id);
+        const auto has_default = [&](const HeadParam& param) {
+            return param.name == info.size.name && param.default_value > 0;
+        };
+        if (std::ranges::any_of(info.params, has_default)) return id;
+        const std::vector<std::string> all = sizes({drafter, id, 0, {}});
+        return all.empty() ? id : all[all.size() / 2];
     }
 
     /// Drops weights files of heads that are not swept.
@@ -156,11 +168,13 @@ class Search {
         std::vector<std::string> out;
         const auto spec = parse_head_spec(pair.head);
         const HeadInfo* info = spec.ok() ? find_head(spec->id) : nullptr;
-        if (info == nullptr || info->size.name.empty() || spec->params.contains(info->size.name)) return out;
+        if (info == nullptr || info->size.name.empty()) return out;
+        // A size that the caller named stays.
+        if (!config_.heads.empty() && spec->params.contains(info->size.name)) return out;
         const RecordedTarget& target = loaded_.recording->info().target;
         for (const SizedHead& sized : sized_heads(*info, target.vocab, target.hidden)) {
             HeadSpec head = *spec;
-            head.params.insert(sized.spec.params.begin(), sized.spec.params.end());
+            for (const auto& [name, value] : sized.spec.params) head.params.insert_or_assign(name, value);
             if (is_usable(pair.drafter, head)) out.push_back(to_text(head));
         }
         return out;
