@@ -5,7 +5,7 @@ Every fenced `sh` block of a document is one shell session in a scratch folder t
 the program under build/release, the real assets and tools, small prompt files under the names that the text uses.
 Fenced `sql` blocks run against the capture that the README records. The examples of every `--help` run too.
 
-usage: commands_test.py --program BINARY [--python PYTHON_WITH_TORCH] DOCUMENT...
+usage: commands_test.py --program BINARY [--python PYTHON_WITH_TORCH] [--one-core] DOCUMENT...
 DOCUMENT is a Markdown file or the word `help`. With --python the blocks that need torch run; without it a document
 that has such blocks is reported as skipped (exit code 77).
 """
@@ -160,8 +160,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", type=Path, required=True)
     parser.add_argument("--python", default="")
+    parser.add_argument("--one-core", action="store_true", help="leave the other cores to other tests")
     parser.add_argument("documents", nargs="+")
     args = parser.parse_args()
+    if args.one_core:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     folder = Path(tempfile.mkdtemp(prefix="ds_docs_"))
     skipped, count = 0, 0
     try:
