@@ -55,6 +55,9 @@ inline constexpr std::string_view shard_key = "shard";
 /// are counted from 0. A control run measures the noise floor.
 inline constexpr std::string_view bench_key = "bench";
 
+/// Key in `config_json` of the recording along which the rounds of a swept setting were replayed.
+inline constexpr std::string_view replayed_recording_key = "recording";
+
 /// Key in `config_json` of the losslessness of the run's acceptance rule; see losslessness().
 inline constexpr std::string_view losslessness_key = "losslessness";
 

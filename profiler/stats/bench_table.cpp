@@ -212,26 +212,11 @@ class TableBuilder {
     /// Returns the interval of the method's own tau, by conversation.
     std::optional<Interval> tau_interval(double tau, const BenchMethodSamples& method,
                                          const std::vector<std::size_t>* groups, std::size_t group) const {
-        struct Rounds {
-            double rounds = 0, committed = 0;
-        };
-        std::map<std::size_t, Rounds> conversations;
-        for_each(method, groups, group, [&](std::size_t r, std::size_t p) {
-            const HeadSample& one = method.units[r][p];
-            if (one.rounds <= 0) return;
-            Rounds& unit = conversations[samples_.prompts[p].conversation];
-            unit.rounds += one.rounds;
-            unit.committed += one.committed;
-        });
-        std::vector<Rounds> units;
-        for (const auto& [conversation, unit] : conversations) units.push_back(unit);
-        const auto resampled = [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
-            Rounds sum;
-            for (std::size_t u = 0; u < units.size(); ++u) {
-                sum.rounds += drawn[u] * units[u].rounds;
-                sum.committed += drawn[u] * units[u].committed;
-            }
-            return sum.committed / sum.rounds;
+        const std::vector<BenchUnit> units = common_units(method, &method, groups, group);
+        const auto resampled = [&](std::span<const std::uint32_t> drawn) {
+            Pair sum;
+            for (std::size_t u = 0; u < units.size(); ++u) sum.add(units[u].pair, drawn[u]);
+            return sum.method.tau();
         };
         return bootstrap_estimate(tau, units.size(), resampled, options_).interval;
     }

@@ -15,6 +15,16 @@ GuiOptions choose_layout() {
     return options;
 }
 
+/// A window that shows a sweep.
+struct SweepWindow : Harness {
+    SweepWindow() : Harness(choose_layout()) {
+        controller.edit_status().sweeps = {sweep};
+        draw_frames(3);
+    }
+    const std::shared_ptr<const SweepView> sweep = synthetic_sweep();
+    const SweepData data{sweep->settings, sweep->rows};
+};
+
 const SettingReplay* last_replay(const Commands& commands) {
     for (auto command = commands.rbegin(); command != commands.rend(); ++command)
         if (const auto* replay = std::get_if<CmdReplaySetting>(&*command)) return &replay->setting;
@@ -67,11 +77,8 @@ void click_setting(Harness& window, const char* tab, const std::string& item) {
 }
 
 TEST(SweepPanel, ClickOnASettingShowsItAndItsRounds) {
-    Harness window(choose_layout());
-    const auto sweep = synthetic_sweep();
-    window.controller.edit_status().sweeps = {sweep};
-    window.draw_frames(3);
-    const SweepData data{sweep->settings, sweep->rows};
+    SweepWindow window;
+    const SweepData& data = window.data;
     const auto expect_clicked = [&](std::size_t row, const char* what) {
         const SweepSetting& setting = data.setting(row);
         EXPECT_EQ(window.app().config().drafter, "eagle3") << what;
@@ -99,17 +106,14 @@ TEST(SweepPanel, ClickOnASettingShowsItAndItsRounds) {
 }
 
 TEST(SweepPanel, AnotherBatchHasItsOwnFront) {
-    Harness window(choose_layout());
-    const auto sweep = synthetic_sweep();
-    window.controller.edit_status().sweeps = {sweep};
-    window.draw_frames(3);
+    SweepWindow window;
+    const SweepData& data = window.data;
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->SetRef("Sweep###sweep");
         ctx->ItemClick("##batch");
         ctx->ItemClick("//$FOCUSED/batch 4");
         ctx->Yield(2);
     }));
-    const SweepData data{sweep->settings, sweep->rows};
     const std::size_t last = sweep_front(data, 4).back();
     click_setting(window, "Front", "plot:$$" + std::to_string(last) + "/setting");
     EXPECT_EQ(window.app().config().tree, data.setting(last).tree);
@@ -117,10 +121,8 @@ TEST(SweepPanel, AnotherBatchHasItsOwnFront) {
 }
 
 TEST(SweepPanel, HeatMapOfTwoParameters) {
-    Harness window(choose_layout());
-    const auto sweep = synthetic_sweep();
-    window.controller.edit_status().sweeps = {sweep};
-    window.draw_frames(3);
+    SweepWindow window;
+    const SweepData& data = window.data;
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->SetRef("Sweep###sweep");
         ctx->ItemClick("Heat map");
@@ -130,7 +132,6 @@ TEST(SweepPanel, HeatMapOfTwoParameters) {
         ctx->ItemClick("//$FOCUSED/nodes: 6 values");
         ctx->Yield(2);
     }));
-    const SweepData data{sweep->settings, sweep->rows};
     const SweepHeatMap map = sweep_heat_map(data, "rank", "nodes", 1);
     click_setting(window, "Heat map", "heat:$$4/cell");
     EXPECT_EQ(window.app().config().tree, data.setting(*map.rows[4]).tree);

@@ -36,8 +36,8 @@ std::optional<MatrixRun> describe_matrix_run(const RunRow& run) {
     out.run = &run;
     out.method = run.drafter == plain_drafter ? run.drafter : setting_name(setting);
     const auto config = nlohmann::json::parse(run.config_json, nullptr, false);
-    // The rounds of a swept setting (setting_replay.cpp): the sweep has its figures.
-    if (config.is_object() && config.contains("recording")) return std::nullopt;
+    // The sweep has the figures of a swept setting.
+    if (config.is_object() && config.contains(replayed_recording_key)) return std::nullopt;
     if (!config.is_object() || !config.contains(bench_key)) return out;
     const auto& bench = config[std::string(bench_key)];
     if (!bench.is_object()) return out;
@@ -241,13 +241,10 @@ std::vector<MatrixRow> published_matrix_rows(const PublishedGroup& group,
     return rows;
 }
 
-const MatrixTable& MatrixTableCache::table(const MatrixModel& model, const PublishedGroup* group,
-                                           bool speed) {
-    const Key key{&model, model.version, group, speed};
-    if (builds_ > 0 && key == key_) return table_;
-    key_ = key;
-    ++builds_;
-    table_ = {};
+namespace {
+
+MatrixTable build_matrix_table(const MatrixModel& model, const PublishedGroup* group, bool speed) {
+    MatrixTable table;
     std::vector<MatrixRow> published;
     if (group != nullptr) published = published_matrix_rows(*group, model.columns);
     for (const std::vector<MatrixRow>* rows : {&model.rows, &std::as_const(published)})
@@ -258,11 +255,21 @@ const MatrixTable& MatrixTableCache::table(const MatrixModel& model, const Publi
                 line.cells.push_back({value, value ? fmt::format("{:.2f}", value->value) : "-",
                                       value ? estimate_text(*value, 3) : ""});
                 if (value)
-                    table_.max = std::max(table_.max, value->interval ? value->interval->high : value->value);
+                    table.max = std::max(table.max, value->interval ? value->interval->high : value->value);
             }
-            table_.lines.push_back(std::move(line));
+            table.lines.push_back(std::move(line));
         }
-    return table_;
+    return table;
+}
+
+}  // namespace
+
+const MatrixTable& MatrixTableCache::table(const MatrixModel& model, const PublishedGroup* group,
+                                           bool speed) {
+    return table_.get({&model, model.version, group, speed}, [&] {
+        ++builds_;
+        return build_matrix_table(model, group, speed);
+    });
 }
 
 }  // namespace draftscope

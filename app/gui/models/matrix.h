@@ -3,8 +3,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "app/gui/models/cached_model.h"
 #include "app/gui/models/plane.h"
 #include "app/gui/models/sweep.h"
 #include "capture/capture.h"
@@ -64,15 +66,8 @@ class MatrixTableCache {
     int builds() const { return builds_; }
 
   private:
-    struct Key {
-        const MatrixModel* model = nullptr;
-        int version = 0;
-        const PublishedGroup* group = nullptr;
-        bool speed = false;
-        bool operator==(const Key&) const = default;
-    };
-    Key key_;
-    MatrixTable table_;
+    /// By model, its version, published group, and what is shown.
+    CachedModel<MatrixTable, std::tuple<const MatrixModel*, int, const PublishedGroup*, bool>> table_;
     int builds_ = 0;
 };
 

@@ -279,18 +279,17 @@ void PlaneOthers::add(PlaneModel& model, const Snapshot& shown, RowId run_id,
             runs.emplace_back(capture, &run);
             keys.push_back({capture->source, run.id, rounds_of_run(*capture, run.id).size()});
         }
-    if (keys != keys_) {
-        keys_ = std::move(keys);
-        points_.clear();
-        left_out_ = runs.size() - std::min(runs.size(), max_runs);
-        runs.resize(runs.size() - left_out_);
+    const std::size_t left_out = runs.size() - std::min(runs.size(), max_runs);
+    runs.resize(runs.size() - left_out);
+    std::vector<PlanePoint> points = points_.get(std::move(keys), [&] {
+        std::vector<PlanePoint> made;
         for (const auto& [capture, run] : runs)
             for (PlanePoint& point : points_of_run(*capture, *run, capture == &shown))
-                points_.push_back(std::move(point));
-    }
-    if (points_.empty()) return;
+                made.push_back(std::move(point));
+        return made;
+    });
+    if (points.empty()) return;
     bool paler = false;
-    std::vector<PlanePoint> points = points_;
     for (PlanePoint& point : points) {
         point.at_shown_kappa = std::abs(point.kappa - model.kappa_shown) < 0.005 ||
                                (point.kappa_interval && point.kappa_interval->contains(model.kappa_shown));
@@ -300,8 +299,7 @@ void PlaneOthers::add(PlaneModel& model, const Snapshot& shown, RowId run_id,
     }
     model.others_text = fmt::format("{} of other runs", format_count(points.size(), "point"));
     if (paler) model.others_text += "; pale: another kappa, so the lines do not hold for it";
-    if (left_out_ > 0)
-        model.others_text += fmt::format("; {} not shown", format_count(left_out_, "older run"));
+    if (left_out > 0) model.others_text += fmt::format("; {} not shown", format_count(left_out, "older run"));
     model.points.insert(model.points.begin(), points.begin(), points.end());
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/gui/models/cached_model.h"
 #include "profiler/stats/head_costs.h"
 
 /// Model of the Acceptance-cost plane: each head as a point (nu, rho_tau) over lines of equal speed-up
@@ -117,9 +118,7 @@ class PlaneOthers {
         std::size_t rounds = 0;
         bool operator==(const Key&) const = default;
     };
-    std::vector<Key> keys_;
-    std::vector<PlanePoint> points_;
-    std::size_t left_out_ = 0;  ///< runs
+    CachedModel<std::vector<PlanePoint>, std::vector<Key>> points_;
 };
 
 /// One row of a paper's table. Absent values are not given in the paper.

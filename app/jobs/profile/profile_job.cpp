@@ -421,8 +421,7 @@ Result<StepSetting> to_step_setting(const std::string& method, double committed,
     DS_ASSIGN(const HeadSpec head, parse_head_spec(parsed.head));
     setting.head = head.id;
     if (const HeadInfo* info = find_head(head.id); info != nullptr && !info->size.name.empty()) {
-        for (const HeadParam& param : info->params)
-            if (param.name == info->size.name) setting.head_size = param.default_value;
+        setting.head_size = default_size(*info);
         if (const auto given = head.params.find(info->size.name); given != head.params.end())
             setting.head_size = std::strtod(given->second.c_str(), nullptr);
     }

@@ -175,7 +175,8 @@ class SettingReplayer {
         run.precision = std::string(kernels::to_text(models_.precision));
         run.acceptance = "replayed";
         run.vocab_id = run.id;
-        nlohmann::json config = {{"recording", config_.recording}, {"max_new", config_.max_new}};
+        nlohmann::json config = {{std::string(replayed_recording_key), config_.recording},
+                                 {"max_new", config_.max_new}};
         config[std::string(losslessness_key)] = "exact";  // the text is the target's own
         if (!head.empty())
             config[std::string(head_traits_key)] =

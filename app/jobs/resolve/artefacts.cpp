@@ -218,6 +218,12 @@ std::optional<HeadFileReport> head_file_report(const HeadSpec& spec, const HeadF
     return report;
 }
 
+double default_size(const HeadInfo& info) {
+    for (const HeadParam& param : info.params)
+        if (param.name == info.size.name) return param.default_value;
+    return 0;
+}
+
 std::string fitted_size(const HeadSpec& spec, const HeadFiles& artefacts) {
     const HeadInfo* info = find_head(spec.id);
     if (info == nullptr || info->size.name.empty() || artefacts.artefact_path.empty()) return {};

@@ -13,6 +13,8 @@
 /// Finds the weights files of heads: those given by the user, else those shipped for the demo model.
 namespace draftscope {
 
+struct HeadInfo;
+
 /// Where to look for the weights files of a run's heads.
 struct ArtefactSources {
     std::span<const std::string> given;  ///< HEAD=PATH; HEAD may be the suffix rdk
@@ -59,6 +61,8 @@ struct HeadFileReport {
 /// Reads the report of a head's file. Absent for a head without a file, and for unreadable files.
 std::optional<HeadFileReport> head_file_report(const HeadSpec& spec, const HeadFiles& artefacts);
 
+/// Returns the default of the parameter that sizes a head; 0 = none.
+double default_size(const HeadInfo& info);
 /// Returns the size that the head's weights were made for, as in a spec; "" = unknown, or a head without
 /// sizes.
 std::string fitted_size(const HeadSpec& spec, const HeadFiles& artefacts);

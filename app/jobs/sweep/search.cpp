@@ -112,10 +112,7 @@ class Search {
     /// that fixes it.
     std::string first_spec(const std::string& drafter, const HeadInfo& info) {
         std::string id(info.id);
-        const auto has_default = [&](const HeadParam& param) {
-            return param.name == info.size.name && param.default_value > 0;
-        };
-        if (std::ranges::any_of(info.params, has_default)) return id;
+        if (default_size(info) > 0) return id;
         const std::vector<std::string> all = sizes({drafter, id, 0, {}});
         return all.empty() ? id : all[all.size() / 2];
     }

@@ -31,9 +31,7 @@ constexpr int lanes = 32;
 /// Names the size of a head that has no default and takes it from its file, because its cost depends on it.
 void name_size(HeadSpec& head, const HeadFiles& files) {
     const HeadInfo* info = find_head(head.id);
-    if (info == nullptr || info->size.name.empty() || head.params.contains(info->size.name)) return;
-    for (const HeadParam& param : info->params)
-        if (param.name == info->size.name && param.default_value > 0) return;
+    if (info == nullptr || head.params.contains(info->size.name) || default_size(*info) > 0) return;
     if (const std::string size = fitted_size(head, files); !size.empty())
         head.params.emplace(info->size.name, size);
 }
