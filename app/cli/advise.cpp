@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct AdviseArguments {
     SweepConfig config;
     std::string heads;
     int batch = 1;
@@ -39,7 +39,7 @@ json report_json(const SweepReport& report, const SweepConfig& config) {
     return document;
 }
 
-int do_advise(Options& options) {
+int do_advise(AdviseArguments& options) {
     SweepConfig& config = options.config;
     if (!options.heads.empty()) config.heads = split_specs(options.heads);
     // Larger batches cost no pass: they tell where another setting takes over.
@@ -56,7 +56,7 @@ int do_advise(Options& options) {
 }  // namespace
 
 void add_advise(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<AdviseArguments>();
     CLI::App* command = program.add_subcommand(
         "advise", "Search for the drafter, head, size and tree to run, and say how sure the choice is");
     command->footer(

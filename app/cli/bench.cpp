@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct BenchArguments {
     BenchConfig config;
     std::string heads, shard;
     bool no_plain = false, no_control = false;
@@ -160,7 +160,7 @@ json noise_floor_json(const BenchReport& report) {
             {"interval", estimate_interval_json(*report.table.noise_floor)}};
 }
 
-json report_json(const BenchReport& report, const Shard& shard) {
+json bench_json(const BenchReport& report, const Shard& shard) {
     json methods = json::array();
     for (std::size_t m = 0; m < report.methods.size(); ++m) methods.push_back(method_json(report, m));
     return {{"version", version},
@@ -309,7 +309,7 @@ bool has_tie_with_best(const BenchReport& report) {
     return false;
 }
 
-void print_report(const BenchReport& report) {
+void print_bench(const BenchReport& report) {
     print("{}{}  {}  {} threads  batch {}  {}  T0\n\n", report.target,
           report.synthetic ? " (SYNTHETIC weights)" : "", report.precision, report.threads, report.batch,
           report.temperature > 0 ? fmt::format("T={:g}", report.temperature).c_str() : "greedy");
@@ -340,7 +340,7 @@ void print_report(const BenchReport& report) {
               report.finished_conversations, report.conversations);
 }
 
-int do_bench(Options& options) {
+int do_bench(BenchArguments& options) {
     if (!options.heads.empty()) options.config.heads = split_specs(options.heads);
     std::vector<std::string> heads = options.config.heads;
     heads.insert(heads.end(), options.config.methods.begin(), options.config.methods.end());
@@ -356,7 +356,7 @@ int do_bench(Options& options) {
     return run_job(
         options.output,
         [&](const JobHooks& hooks, DebugGate& gate) { return run_bench(options.config, gate, hooks); },
-        [&](const BenchReport& done) { return report_json(done, options.config.run.shard); }, print_report,
+        [&](const BenchReport& done) { return bench_json(done, options.config.run.shard); }, print_bench,
         [](const BenchReport& done) {
             if (!done.storage_error.empty()) return report(failed("{}", done.storage_error));
             return done.cancelled ? 130 : 0;
@@ -366,7 +366,7 @@ int do_bench(Options& options) {
 }  // namespace
 
 void add_bench(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<BenchArguments>();
     BenchConfig& config = options->config;
     CLI::App* command = program.add_subcommand(
         "bench", "Compare heads, drafters and trees on the same prompts: method x category, with intervals");

@@ -12,13 +12,13 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct CheckArguments {
     std::string file;
     bool repair = false;
     bool json = false;
 };
 
-void print_report(const Options& options, const CheckReport& report) {
+void print_report(const CheckArguments& options, const CheckReport& report) {
     if (options.json) {
         json findings = json::array();
         for (const CheckFinding& finding : report.findings) findings.push_back(finding.what);
@@ -40,7 +40,7 @@ void print_report(const Options& options, const CheckReport& report) {
           report.findings.size());
 }
 
-int do_check(const Options& options) {
+int do_check(const CheckArguments& options) {
     if (options.repair) {
         const Status repaired = repair_capture(options.file);
         if (!repaired.ok()) return report(repaired.error());
@@ -54,7 +54,7 @@ int do_check(const Options& options) {
 }  // namespace
 
 void add_check(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<CheckArguments>();
     CLI::App* command = program.add_subcommand(
         "check", "Check a capture file's integrity. Exit code 0 clean, 1 findings, 2 no capture");
     command->footer("Example: draftscope check run.dscope --repair");

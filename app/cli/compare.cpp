@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct CompareArguments {
     std::string a, b;
     std::vector<RowId> run_a, run_b;
     bool force = false;
@@ -66,7 +66,7 @@ json machine_json(const Comparison& c) {
             {"adjusted_speed_interval", estimate_interval_json(c.adjusted_speed)}};
 }
 
-json comparison_json(const Comparison& c, const Options& options) {
+json comparison_json(const Comparison& c, const CompareArguments& options) {
     json differences = json::array();
     for (const RunDifference& d : c.differences)
         differences.push_back({{"what", d.what}, {"a", d.a}, {"b", d.b}, {"forbids", d.forbids}});
@@ -143,7 +143,7 @@ Result<std::vector<RowId>> pick(const Snapshot& snapshot, const std::vector<RowI
         snapshot.source, settings.size(), ids_text(settings), flag);
 }
 
-Result<Comparison> compare_files(const Options& options) {
+Result<Comparison> compare_files(const CompareArguments& options) {
     CompareOptions compare_options;
     compare_options.force = options.force;
     DS_ASSIGN(const auto a, load_capture(options.a));
@@ -177,7 +177,7 @@ int check_speed(const Comparison& c, double limit) {
                          limit));
 }
 
-int do_compare(const Options& options) {
+int do_compare(const CompareArguments& options) {
     const auto compared = compare_files(options);
     if (!compared.ok()) return report(compared.error());
     if (options.json)
@@ -190,7 +190,7 @@ int do_compare(const Options& options) {
 }  // namespace
 
 void add_compare(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<CompareArguments>();
     CLI::App* command = program.add_subcommand(
         "compare", "Compare two runs on the same prompts, prompt by prompt: is B faster than A, and why?");
     command->footer(

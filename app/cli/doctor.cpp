@@ -13,12 +13,12 @@
 namespace draftscope::cli {
 namespace {
 
-struct Options {
+struct DoctorArguments {
     bool json = false;
     bool probe = true;
 };
 
-int do_doctor(const Options& options) {
+int do_doctor(const DoctorArguments& options) {
     Machine machine = describe_capabilities(true);
     if (options.probe) {
         // Runs use all cores, the window all but one; phases report their bandwidth relative to these probes.
@@ -68,7 +68,7 @@ int do_doctor(const Options& options) {
 }  // namespace
 
 void add_doctor(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<DoctorArguments>();
     CLI::App* command =
         program.add_subcommand("doctor", "Show this machine's hardware and measurement capabilities");
     command->footer("Example: draftscope doctor --json");

@@ -23,7 +23,7 @@
 namespace draftscope::cli {
 namespace {
 
-struct Options {
+struct ExportArguments {
     std::string file;
     std::string format = "sqlite";
     std::string out;
@@ -34,7 +34,7 @@ struct Options {
 };
 
 #ifdef DRAFTSCOPE_WITH_GUI
-Status export_png(const Options& options) {
+Status export_png(const ExportArguments& options) {
     DS_ASSIGN(const auto snapshot, load_capture(options.file));
     PlotOptions plots = options.plots;
     plots.out = options.out;
@@ -62,7 +62,7 @@ void add_plot_options(CLI::App& command, PlotOptions& plots) {
 
 constexpr std::string_view formats[] = {"sqlite", "csv", "chrome", "nsys", "png"};
 
-Status write_export(const Options& options, const std::string& out) {
+Status write_export(const ExportArguments& options, const std::string& out) {
     if (options.format == "sqlite") return export_sqlite(options.file, out, options.no_text);
     if (options.format == "csv") return export_csv(options.file, out, options.no_text);
     if (options.format == "chrome") return export_chrome(options.file, out, options.no_text);
@@ -79,7 +79,7 @@ Status write_export(const Options& options, const std::string& out) {
 }
 
 /// Writes one file to stdout by way of a temporary file, because exports appear only when complete.
-Status export_to_stdout(const Options& options) {
+Status export_to_stdout(const ExportArguments& options) {
     namespace fs = std::filesystem;
     if (options.format == "csv" || options.format == "png")
         return bad_input("--out -: {} is a folder of files; name a folder", options.format);
@@ -99,7 +99,7 @@ Status export_to_stdout(const Options& options) {
     return written;
 }
 
-int do_export(const Options& options) {
+int do_export(const ExportArguments& options) {
     const bool to_stdout = options.out == "-";
     const Status done = to_stdout ? export_to_stdout(options) : write_export(options, options.out);
     if (!done.ok()) return report(done.error());
@@ -110,7 +110,7 @@ int do_export(const Options& options) {
 }  // namespace
 
 void add_export(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<ExportArguments>();
     CLI::App* command = program.add_subcommand("export", "Convert a capture to another format");
     command->footer(
         "Example: draftscope export run.dscope --format chrome --out trace.json.gz   (opens in Perfetto)\n"

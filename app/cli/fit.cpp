@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct FitArguments {
     FitConfig config;
     JobOutput output;
 };
@@ -31,14 +31,14 @@ const char* fit_kind(const FitReport& done) {
     return done.joint ? "joint" : "post-hoc";
 }
 
-json report_json(const FitReport& done) {
+json fit_json(const FitReport& done) {
     return {{"version", version},        {"head", done.head},         {"target", done.target},
             {"drafter", done.drafter},   {"trained", fit_kind(done)}, {"artefact", done.out},
             {"bytes", done.bytes},       {"seconds", done.seconds},   {"parameters", done.parameters},
             {"held_out", done.held_out}, {"fit", done.notes},         {"remark", done.remark}};
 }
 
-void print_report(const FitReport& done) {
+void print_fit(const FitReport& done) {
     std::string parameters;
     for (const auto& [name, value] : done.parameters) parameters += "  " + name + " " + value;
     print("{}{}{}{}  {}  {:.1f} MB in {:.1f} s\n", done.head, parameters,
@@ -54,10 +54,10 @@ void print_report(const FitReport& done) {
     if (!done.remark.empty()) print("{}\n", done.remark);
 }
 
-int do_fit(const Options& options) {
+int do_fit(const FitArguments& options) {
     return run_job(
         options.output, [&](const JobHooks& hooks, DebugGate&) { return run_fit(options.config, hooks); },
-        report_json, print_report);
+        fit_json, print_fit);
 }
 
 using RecipeTrait = bool (FitRecipe::*)() const;
@@ -200,7 +200,7 @@ void add_training_options(CLI::App& command, FitConfig& config) {
 }  // namespace
 
 void add_fit(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<FitArguments>();
     FitConfig& config = options->config;
     const std::string names = head_names(&FitRecipe::fits);
     CLI::App* command = program.add_subcommand("fit", "Fit the weights of a draft LM head on a recording");

@@ -16,7 +16,7 @@
 namespace draftscope::cli {
 namespace {
 
-struct Options {
+struct KernelsArguments {
     KernelSettings settings;
     std::string backend = "cpu";
     std::string torch;
@@ -73,7 +73,7 @@ void print_table(const KernelReport& report) {
     for (const std::string& note : report.notes) print("note: {}\n", note);
 }
 
-int do_on_cuda(KernelSettings settings, const Options& options) {
+int do_on_cuda(KernelSettings settings, const KernelsArguments& options) {
     for (const int value : {settings.vocab, settings.hidden, settings.k})
         if (value < 1) return report(bad_input("kernels: sizes must be at least 1, found {}", value));
     for (const auto& [name, values] :
@@ -99,7 +99,7 @@ int do_on_cuda(KernelSettings settings, const Options& options) {
     return do_kernels_cuda(device, std::move(notes), form, options.torch);
 }
 
-int do_kernels(const Options& options) {
+int do_kernels(const KernelsArguments& options) {
     if (options.backend == "cuda") return do_on_cuda(options.settings, options);
     if (!options.torch.empty())
         return report(bad_input("--torch {}: PyTorch is timed only with --backend cuda", options.torch));
@@ -120,7 +120,7 @@ int do_kernels(const Options& options) {
 }  // namespace
 
 void add_kernels(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<KernelsArguments>();
     CLI::App* command = program.add_subcommand(
         "kernels",
         "Time the head, gather, layer and selection kernels at any size, relative to the memory bandwidth");

@@ -13,7 +13,7 @@
 namespace draftscope::cli {
 namespace {
 
-struct Options {
+struct MergeArguments {
     std::string out;
     std::vector<std::string> files;
     std::string profile;
@@ -58,7 +58,7 @@ Status check_mergeable(const std::vector<std::string>& files, std::size_t& count
     return {};
 }
 
-int do_pool(const Options& options) {
+int do_pool(const MergeArguments& options) {
     std::error_code error;
     if (std::filesystem::is_directory(options.files.front(), error)) {
         const auto pooled = pool_recordings(options.out, options.files);
@@ -83,7 +83,7 @@ int do_pool(const Options& options) {
     return 0;
 }
 
-int do_merge(const Options& options) {
+int do_merge(const MergeArguments& options) {
     if (options.pool) return do_pool(options);
     std::size_t runs = 0;
     Status done = check_mergeable(options.files, runs);
@@ -97,7 +97,7 @@ int do_merge(const Options& options) {
 }  // namespace
 
 void add_merge(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<MergeArguments>();
     CLI::App* command = program.add_subcommand("merge", "Merge captures into one file");
     command->footer(
         "Example: draftscope merge --pool all.dscope shard1.dscope shard2.dscope\nRefuses to mix targets, "

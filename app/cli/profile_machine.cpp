@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct ProfileMachineArguments {
     ProfileConfig config;
     JobOutput output;
     std::string show;
@@ -26,7 +26,7 @@ struct Options {
     int batch = 1;
 };
 
-std::string percent(const std::optional<double>& value) {
+std::string error_text(const std::optional<double>& value) {
     return value ? fmt::format("{:.1f} %", 100 * *value) : "-";
 }
 
@@ -55,18 +55,18 @@ void print_profile(const MachineProfile& profile) {
         const auto known = [](const std::string& text) { return text.empty() ? "-" : text; };
         rows.push_back({std::string(to_text(cost.part)), known(cost.drafter), known(cost.head),
                         known(cost.size_parameter), std::to_string(cost.curve.points.size()),
-                        percent(cost.curve.error), percent(cost.curve.worst), formula(cost.curve)});
+                        error_text(cost.curve.error), error_text(cost.curve.worst), formula(cost.curve)});
     }
     print("\n{}", format_table({"part", "drafter", "head", "size", "points", "error", "worst", "ms"}, rows));
     for (const std::string& skipped : profile.skipped) print("skipped {}\n", skipped);
 }
 
 /// Returns tokens per second, if the step commits `tau` tokens of each sequence.
-double tokens_per_second(const StepCost& cost, const Options& options) {
+double tokens_per_second(const StepCost& cost, const ProfileMachineArguments& options) {
     return options.tau * options.batch * 1e3 / cost.total_ms();
 }
 
-int predict(const MachineProfile& profile, const Options& options) {
+int predict(const MachineProfile& profile, const ProfileMachineArguments& options) {
     json list = json::array();
     std::vector<std::vector<std::string>> rows;
     for (const std::string& method : options.predict) {
@@ -105,7 +105,7 @@ int predict(const MachineProfile& profile, const Options& options) {
     return 0;
 }
 
-int show(const Options& options) {
+int show(const ProfileMachineArguments& options) {
     const auto profile = read_profile(options.show);
     if (!profile.ok()) return report(profile.error());
     if (!options.predict.empty()) return predict(*profile, options);
@@ -116,7 +116,7 @@ int show(const Options& options) {
     return 0;
 }
 
-int do_profile(Options& options) {
+int do_profile(ProfileMachineArguments& options) {
     if (!options.show.empty()) return show(options);
     options.config.source = std::string("draftscope ") + version;
     return run_job(
@@ -128,7 +128,7 @@ int do_profile(Options& options) {
 }  // namespace
 
 void add_profile_machine(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<ProfileMachineArguments>();
     ProfileConfig& config = options->config;
     RunConfig& run = config.run;
     CLI::App* command = program.add_subcommand(

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct RecordArguments {
     RecordConfig config;
     JobOutput output;
     bool no_times = false;
@@ -55,7 +55,7 @@ void print_report(const RecordReport& done, const std::string& folder) {
     print("\n");
 }
 
-int do_record(Options& options) {
+int do_record(RecordArguments& options) {
     options.config.times = !options.no_times;
     options.config.source = std::string("draftscope ") + version;
     RunConfig& run = options.config.run;
@@ -73,7 +73,7 @@ int do_record(Options& options) {
 }  // namespace
 
 void add_record(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<RecordArguments>();
     RunConfig& run = options->config.run;
     CLI::App* command = program.add_subcommand("record", "Record the target's decode, for replay and fit");
     command->alias("trace");

@@ -25,7 +25,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct ReplayArguments {
     ReplayConfig config;
     std::string heads{full_head_id};
     JobOutput output;
@@ -190,7 +190,7 @@ std::vector<ReplayStats> tally_category(const ReplayReport& report, const std::s
     return tally(report, [&](std::size_t p) { return report.recording->info().prompts[p].category == name; });
 }
 
-json report_json(const ReplayReport& report, const Shard& shard) {
+json replay_json(const ReplayReport& report, const Shard& shard) {
     const RecordingInfo& info = report.recording->info();
     json prompts = json::array(), categories = json::array();
     for (std::size_t p = 0; p < info.prompts.size(); ++p) {
@@ -271,7 +271,7 @@ std::string overlap_table(const ReplayReport& report, const std::vector<ReplaySt
         format_table(header, rows));
 }
 
-void print_report(const ReplayReport& report) {
+void print_replay(const ReplayReport& report) {
     const RecordingInfo& info = report.recording->info();
     print(
         "{}  {} tokens in {} prompts by {}   drafter {}  tree {}  {}  {}\n\n", info.target.name, info.rows,
@@ -320,20 +320,20 @@ void print_report(const ReplayReport& report) {
           report.threads);
 }
 
-int do_replay(Options& options) {
+int do_replay(ReplayArguments& options) {
     options.config.heads = split_specs(options.heads);
     options.config.mass = !options.no_mass;
     if (const Status chosen = choose_shard(options.shard, options.config.shard); !chosen.ok())
         return report(chosen.error());
     return run_job(
         options.output, [&](const JobHooks& hooks, DebugGate&) { return run_replay(options.config, hooks); },
-        [&](const ReplayReport& report) { return report_json(report, options.config.shard); }, print_report);
+        [&](const ReplayReport& report) { return replay_json(report, options.config.shard); }, print_replay);
 }
 
 }  // namespace
 
 void add_replay(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<ReplayArguments>();
     ReplayConfig& config = options->config;
     CLI::App* command = program.add_subcommand(
         "replay",

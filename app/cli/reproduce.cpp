@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct ReproduceArguments {
     ReproduceConfig config;
     bool list = false;
     JobOutput output;
@@ -61,7 +61,7 @@ json block_json(const ReproducedBlock& block) {
             {"rows", std::move(rows)}};
 }
 
-json report_json(const ReproduceReport& report) {
+json reproduce_json(const ReproduceReport& report) {
     json blocks = json::array();
     for (const ReproducedBlock& block : report.blocks) blocks.push_back(block_json(block));
     return {{"version", version},
@@ -142,7 +142,7 @@ std::string table_text(const ReproducedBlock& block, const std::vector<std::size
     return format_table(header, lines);
 }
 
-void print_report(const ReproduceReport& report) {
+void print_reproduce(const ReproduceReport& report) {
     const PaperTable& table = report.table;
     print("{} (arXiv {}), {}: {}\n", table.paper, table.arxiv, table.table, table.title);
     for (const ReproducedBlock& block : report.blocks) {
@@ -200,18 +200,19 @@ int print_list(bool as_json) {
     return 0;
 }
 
-int do_reproduce(const Options& options) {
+int do_reproduce(const ReproduceArguments& options) {
     if (options.list) return print_list(options.output.json);
     return run_job(
         options.output,
         [&](const JobHooks& hooks, DebugGate& gate) { return run_reproduce(options.config, gate, hooks); },
-        report_json, print_report, [](const ReproduceReport& done) { return done.cancelled ? 130 : 0; });
+        reproduce_json, print_reproduce,
+        [](const ReproduceReport& done) { return done.cancelled ? 130 : 0; });
 }
 
 }  // namespace
 
 void add_reproduce(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<ReproduceArguments>();
     ReproduceConfig& config = options->config;
     CLI::App* command = program.add_subcommand(
         "reproduce", "Measure a table of a paper again, here, and print the published values next to ours");

@@ -32,7 +32,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct RunArguments {
     RunConfig config;
     bool json = false;
     bool quiet = false;
@@ -230,7 +230,7 @@ void print_capture(const RunReport& report) {
     print("\ncapture: {}{}\n", report.capture, report.storage_error.empty() ? "" : " (incomplete)");
 }
 
-void print_summary(const RunReport& report, const Snapshot& snapshot, const Options& options) {
+void print_summary(const RunReport& report, const Snapshot& snapshot, const RunArguments& options) {
     const RunConfig& config = options.config;
     const RunRow& run = *snapshot.run(report.run_id);
     const RunTotals totals = run_totals(snapshot, report.run_id);
@@ -268,7 +268,7 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const Opti
     print_capture(report);
 }
 
-int do_run(const Options& options) {
+int do_run(const RunArguments& options) {
     EngineHost host;
     Recorder recorder({}, unwatched_interval);
     DebugGate gate;
@@ -325,7 +325,7 @@ Status check_used(const CLI::App& command, const RunConfig& config) {
 }  // namespace
 
 void add_run(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<RunArguments>();
     RunConfig& config = options->config;
     CLI::App* command = program.add_subcommand("run", "Decode prompts speculatively and measure each phase");
     command->footer(

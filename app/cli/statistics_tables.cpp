@@ -6,19 +6,12 @@
 
 #include "app/cli/estimates.h"
 #include "app/cli/tables.h"
-#include "base/phase_names.h"
 #include "capture/quantile.h"
 
 namespace draftscope::cli {
 namespace {
 
 using nlohmann::json;
-
-std::string_view phase_name(int id) {
-    for (const PhaseRow& row : phase_rows)
-        if (row.id == id) return row.name;
-    return "?";
-}
 
 std::string us(double ns) {
     return fmt::format("{:.1f}", ns * 1e-3);
@@ -102,7 +95,7 @@ std::string statistics_text(const RunStatistics& s, const std::optional<double>&
     std::vector<std::vector<std::string>> rows = {
         table_row("step", s.step_ns, s.step_interval, "100.0", "", "", "")};
     for (const PhaseStatistics& phase : s.phases)
-        rows.push_back(table_row(std::string(phase_name(phase.phase_id)), phase.ns, phase.median_interval,
+        rows.push_back(table_row(phase_name(phase.phase_id), phase.ns, phase.median_interval,
                                  fmt::format("{:.1f}", 100 * phase.share), range(phase.share_interval, 100),
                                  bandwidth_text(phase.gb_per_s), probe_share_text(phase.gb_per_s, probe)));
     std::string out = format_table({"phase", "n", "total ms", "mean us", "median us", "95 %", "MAD us",

@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct StatsArguments {
     std::string file;
     bool json = false;
     bool cut_warmup = false;
@@ -156,7 +156,7 @@ void print_pooled(const Snapshot& snapshot) {
           format_table({"runs of one setting, pooled", "tree", "runs", "rounds", "tau", "tok/s"}, rows));
 }
 
-int do_stats(const Options& options) {
+int do_stats(const StatsArguments& options) {
     auto loaded = load_capture(options.file);
     if (!loaded.ok()) return report(loaded.error());
     const Snapshot& snapshot = **loaded;
@@ -175,7 +175,7 @@ int do_stats(const Options& options) {
 }  // namespace
 
 void add_stats(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<StatsArguments>();
     CLI::App* command = program.add_subcommand("stats", "Print the phase and head tables of a capture file");
     command->footer("Example: draftscope stats run.dscope --json");
     command->add_option("file", options->file, "capture file")->required();

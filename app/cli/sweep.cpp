@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct SweepArguments {
     SweepConfig config;
     std::string heads;
     std::string csv, shard;
@@ -38,7 +38,7 @@ json confirmed_json(const SweepReport& report, const ConfirmedSetting& one) {
     return document;
 }
 
-json report_json(const SweepReport& report, const Options& options) {
+json report_json(const SweepReport& report, const SweepArguments& options) {
     json document = sweep_json(report, advise(report, options.config.replay.model));
     document["shard"] = shard_json(options.config.replay.shard);
     if (options.live.count > 0) document["confirmed"] = json::array();
@@ -122,7 +122,7 @@ void print_oracles(const SweepReport& report) {
           format_table({"drafter", "head", "at most", "batch", "tau", "round ms", "tok/s", "x plain"}, rows));
 }
 
-void print_confirmed(const SweepReport& report, const Options& options) {
+void print_confirmed(const SweepReport& report, const SweepArguments& options) {
     if (options.confirmed.empty()) return;
     std::vector<std::vector<std::string>> rows;
     for (const ConfirmedSetting& one : options.confirmed) {
@@ -141,7 +141,7 @@ void print_confirmed(const SweepReport& report, const Options& options) {
                        rows));
 }
 
-void print_report(const SweepReport& report, const Options& options) {
+void print_report(const SweepReport& report, const SweepArguments& options) {
     const int shown = options.shown;
     print_sweep_source(report);
     print("\n");
@@ -156,7 +156,7 @@ void print_report(const SweepReport& report, const Options& options) {
     print_advice(report, advise(report, options.config.replay.model));
 }
 
-int do_sweep(Options& options) {
+int do_sweep(SweepArguments& options) {
     options.config.heads = split_specs(options.heads);
     Shard& shard = options.config.replay.shard;
     Status ready = choose_shard(options.shard, shard);
@@ -181,7 +181,7 @@ int do_sweep(Options& options) {
 }  // namespace
 
 void add_sweep(CLI::App& program, Action& action) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<SweepArguments>();
     SweepConfig& config = options->config;
     options->heads = "full";
     CLI::App* command = program.add_subcommand(

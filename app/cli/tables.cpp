@@ -13,7 +13,6 @@
 #include "capture/queries.h"
 
 namespace draftscope::cli {
-namespace {
 
 using nlohmann::json;
 
@@ -23,8 +22,6 @@ std::string phase_name(int id) {
     }
     return fmt::format("phase {}", id);
 }
-
-}  // namespace
 
 std::string format_table(const std::vector<std::string>& header,
                          const std::vector<std::vector<std::string>>& rows) {

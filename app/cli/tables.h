@@ -13,6 +13,9 @@ namespace draftscope::cli {
 std::string format_table(const std::vector<std::string>& header,
                          const std::vector<std::vector<std::string>>& rows);
 
+/// Returns a phase's name.
+std::string phase_name(int id);
+
 /// Formats tokens per second of counted steps: "7.1". Without counted steps: "-" and null.
 std::string rate_text(double tokens_per_second);
 nlohmann::json rate_json(double tokens_per_second);
