@@ -66,7 +66,7 @@ std::string to_json(const std::map<std::string, HeadTraits>& heads) {
 }
 
 HeadTraits published_head_traits(std::string_view head) {
-    const std::string_view id = head.substr(0, head.find_first_of(":+"));
+    const std::string_view id = head_id(head);
     HeadTraits traits;
     for (const PublishedHead& row : published_heads)
         if (row.id == id) traits = row.traits;

@@ -17,6 +17,11 @@ constexpr bool is_full_head(std::string_view head) {
     return head == full_head_id;
 }
 
+/// Returns the id of a head's spec: "fr-spec" of "fr-spec:v=8192+rdk".
+constexpr std::string_view head_id(std::string_view spec) {
+    return spec.substr(0, spec.find_first_of(":+"));
+}
+
 /// The tokens that a head can propose.
 enum class HeadSupport : std::uint8_t {
     all,      ///< every token

@@ -59,7 +59,7 @@ function(ds_find_sources out)
 endfunction()
 
 # ds_compile_together(NAME): the compiler reads eight files of the target as one, which halves the time of a cold build.
-# Their names must not collide, so it is not for folders in which every file defines the same names (heads, subcommands).
+# Names in their unnamed namespaces must not collide: a type that several files define is named after its file's subject.
 option(DRAFTSCOPE_TOGETHER "Compile several files as one: a faster build from nothing, a slower one after each edit" ON)
 function(ds_compile_together name)
     if(DRAFTSCOPE_TOGETHER)

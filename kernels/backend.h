@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "kernels/exec.h"
 #include "kernels/ops.h"
+#include "kernels/ops/random_values.h"
 
 /// A machine with its own memory for weights and activations. Ops name their operands by addresses in that
 /// memory. They run in the order in which they are enqueued; only synchronize() waits. kernels/cuda
@@ -179,6 +180,11 @@ class Backend : public DeviceMemory {
     virtual void graph(std::uint64_t key, FunctionRef<void()> work) = 0;
     /// Returns an unused key for graph().
     virtual std::uint64_t new_graph_key() = 0;
+    /// Fills rows of a matrix with generated values, and their padding with zeros. Returns false if the
+    /// device cannot: the host generates and uploads them then.
+    virtual bool fill_random(half_t* /*first_row*/, int /*rows*/, int /*k*/, const RandomValues& /*values*/) {
+        return false;
+    }
     /// Requests L2 persistence for `data`. Returns false if the device does not support it.
     virtual bool set_l2_persisting(const void* /*data*/, std::size_t /*bytes*/) { return false; }
     /// Uses a library (--numerics fast) for products of at least `min_rows` rows; 0 = off. The library's

@@ -218,6 +218,14 @@ class Estimate:
                     self.product_op(HIDDEN, FFN, rows, silu))
         return {"products": products, "norms": norms * norm, "rope": rope, "attention": attention, "silu": silu, "copies": copied}
 
+    def layer_of_six_kernels(self, prologue):
+        """A layer whose norms, RoPE and SiLU are parts of its products, so that nothing is asked for in their time; each of two
+        products waits `prologue` for its norm (docs/decisions/0035-ten-kernels-a-layer.md)."""
+        attention = self.attention_op()
+        products = (self.product_op(HIDDEN + 2 * KV, HIDDEN) + self.product_op(HIDDEN, HIDDEN, idle=attention) +
+                    self.product_op(2 * FFN, HIDDEN) + self.product_op(HIDDEN, FFN))
+        return {"products": products + 2 * prologue, "attention": attention}
+
     def draft_layer(self):
         return self.layer(qkv_columns=2 * HIDDEN, norms=3, copies=2)
 
@@ -355,6 +363,10 @@ def main():
             for label, kernels in (("first", first_version()), ("now", current())):
                 parts = ", ".join(f"{name} {us:.1f}" for name, us in row.parts(Estimate(kernels)).items())
                 print(f"{row.name}, {label}: {parts}")
+        e = Estimate(current())
+        for name, prologue in (("free", 0), ("of two accesses of L2 and a sum", 2 * C["l2"] + 0.2)):
+            saved = LAYERS * (sum(e.layer().values()) - sum(e.layer_of_six_kernels(prologue).values()))
+            print(f"autoregressive token, six kernels a layer, norms {name}: {number(sum(e.token().values()) - saved)}")
         return 0
     text = DOCUMENT.read_text()
     before, rest = text.split(BEGIN)

@@ -57,7 +57,7 @@ class SyntheticWeights final : public WeightSource {
         for (const ModelTensor& tensor : tensors) {
             std::uint64_t bytes = 2;
             for (const std::int64_t extent : tensor.shape) bytes *= static_cast<std::uint64_t>(extent);
-            Entry entry{{tensor.name, "BF16", tensor.shape, bytes}, seed++, spread(tensor)};
+            Entry entry{{tensor.name, "BF16", tensor.shape, bytes}, {seed++, spread(tensor)}};
             entries_.add(tensor.name, std::move(entry));
         }
     }
@@ -72,23 +72,25 @@ class SyntheticWeights final : public WeightSource {
     void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override {
         const Entry* entry = entries_.find(tensor.name);
         assert(entry != nullptr);
-        if (entry->spread == 0) {
+        if (entry->values.spread == 0) {
             std::fill(out, out + tensor.cols(), 1.0f);
             return;
         }
-        const std::uint32_t start = mixed(entry->seed * 0x9e3779b9u + mixed(static_cast<std::uint32_t>(row)));
-        const float scale = entry->spread / 2147483648.0f;
-        for (std::int64_t i = 0; i < tensor.cols(); ++i) {
-            const auto bits = static_cast<std::int32_t>(mixed(start + static_cast<std::uint32_t>(i)));
-            out[i] = scale * static_cast<float>(bits);
-        }
+        const int cols = static_cast<int>(tensor.cols());
+        const std::uint32_t start = entry->values.start_of(static_cast<int>(row));
+        for (int i = 0; i < cols; ++i) out[i] = entry->values.at(start, i);
+    }
+    std::optional<kernels::RandomValues> random_values(const TensorInfo& tensor) const override {
+        const Entry* entry = entries_.find(tensor.name);
+        assert(entry != nullptr);
+        if (entry->values.spread == 0) return std::nullopt;
+        return entry->values;
     }
 
   private:
     struct Entry {
         TensorInfo info;
-        std::uint32_t seed;
-        float spread;  ///< values are uniform in +-spread; 0: all are 1
+        kernels::RandomValues values;  ///< without spread, all are 1
     };
 
     /// Every matrix has unit gain; norms change nothing.
@@ -96,12 +98,6 @@ class SyntheticWeights final : public WeightSource {
         if (tensor.name.ends_with("norm.weight")) return 0;
         if (tensor.shape.size() == 1) return 0.1f;
         return std::sqrt(3.0f / static_cast<float>(tensor.shape.back()));
-    }
-    /// A 32-bit hash finaliser (multiply, shift, xor), fast enough for billions of weights.
-    static std::uint32_t mixed(std::uint32_t x) {
-        x = (x ^ x >> 16) * 0x7feb352du;
-        x = (x ^ x >> 15) * 0x846ca68bu;
-        return x ^ x >> 16;
     }
 
     std::string path_;

@@ -3,12 +3,14 @@
 #include <cassert>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "kernels/ops/random_values.h"
 
 namespace draftscope {
 
@@ -42,6 +44,10 @@ class WeightSource {
     /// Like read_row(), from a copy of the row's stored bytes; only for tensors with stored().
     virtual void decode_row(const TensorInfo&, const std::uint8_t* /*bytes*/, float* /*out*/) const {
         assert(false && "a source with stored() decodes what it stores");
+    }
+    /// How the values of a tensor are generated, for devices that do it themselves; nullopt if they are not.
+    virtual std::optional<kernels::RandomValues> random_values(const TensorInfo&) const {
+        return std::nullopt;
     }
     /// Reads all values of an integer tensor (rankings, id maps), in storage order. A missing tensor or
     /// another type is an error that names file and tensor.

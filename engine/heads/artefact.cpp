@@ -11,6 +11,7 @@
 #include "engine/formats/model_file.h"
 #include "engine/formats/synthetic_model.h"
 #include "engine/heads/synthetic_artefact.h"
+#include "kernels/random_rows.h"
 
 namespace draftscope {
 namespace {
@@ -183,8 +184,12 @@ Result<kernels::Matrix> HeadArtefact::matrix(kernels::Exec& exec, kernels::Preci
                          fmt::join(tensor->shape, ", "), wanted(n), wanted(k));
     }
     if (tensor->type == "I8") return scaled_matrix(exec, precision, *tensor);
-    return kernels::Matrix::pack(exec, precision, static_cast<int>(tensor->rows()),
-                                 static_cast<int>(tensor->cols()),
+    const int rows = static_cast<int>(tensor->rows()), cols = static_cast<int>(tensor->cols());
+    if (const auto values = tensors_->random_values(*tensor)) {
+        const kernels::RandomRows random{rows, *values};
+        if (auto made = kernels::pack_random(exec, cols, {&random, 1})) return std::move(*made);
+    }
+    return kernels::Matrix::pack(exec, precision, rows, cols,
                                  [&](int row, float* out) { tensors_->read_row(*tensor, row, out); });
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/formats/int4_rows.h"
 #include "kernels/pack_bf16.h"
+#include "kernels/random_rows.h"
 
 namespace draftscope {
 
@@ -36,6 +37,7 @@ Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision pre
         std::ptrdiff_t offset;  ///< offset from the mapped bytes to the copied bytes
     };
     std::vector<Part> stack;
+    std::vector<kernels::RandomRows> random;
     int rows = 0;
     bool all_bf16 = true, all_stored = true;
     for (const StackedTensor& part : parts) {
@@ -49,9 +51,12 @@ Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision pre
         }
         all_stored = all_stored && !mapped.empty();
         all_bf16 = all_bf16 && info->type == "BF16";
+        if (const auto values = source.random_values(*info)) random.push_back({part.rows, *values});
         stack.push_back({info, rows, offset});
         rows += part.rows;
     }
+    if (random.size() == parts.size())
+        if (auto made = kernels::pack_random(exec, cols, random)) return std::move(*made);
     const auto find_part = [&](int row) {
         auto part = stack.end() - 1;
         while (part->first > row) --part;

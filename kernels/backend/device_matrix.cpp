@@ -101,6 +101,30 @@ Matrix DeviceMatrixAccess::pack(Exec& exec, Backend& backend, int n, int k, RowS
     return matrix;
 }
 
+std::optional<Matrix> DeviceMatrixAccess::pack_random(Backend& backend, int k,
+                                                      std::span<const RandomRows> parts) {
+    int rows = 0;
+    for (const RandomRows& part : parts) rows += part.rows;
+    const std::lock_guard lock(backend.submit_mutex());
+    Matrix matrix;
+    if (std::string missing = allocate(backend, rows, k, matrix); !missing.empty()) {
+        backend.set_error(std::move(missing));
+        return matrix;
+    }
+    auto* to = matrix.device_data_.as<half_t>();
+    for (const RandomRows& part : parts) {
+        if (!backend.fill_random(to, part.rows, k, part.values)) return std::nullopt;
+        to += row_offset(part.rows, static_cast<std::size_t>(matrix.on_device_.stride));
+    }
+    return matrix;
+}
+
+std::optional<Matrix> pack_random(Exec& exec, int k, std::span<const RandomRows> parts) {
+    Backend* backend = exec.device();
+    if (backend == nullptr) return std::nullopt;
+    return DeviceMatrixAccess::pack_random(*backend, k, parts);
+}
+
 /// Sets the number of rows of `to`. Returns false if it is 0 or `to` has no data.
 bool DeviceMatrixAccess::set_rows(Matrix& to, const DeviceMatrix& from, std::size_t rows) {
     to.n_ = static_cast<int>(rows);

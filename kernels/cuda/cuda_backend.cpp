@@ -166,17 +166,12 @@ class CudaBackendImpl final : public CudaBackend {
     void upload(void* to, const void* from, std::size_t bytes) override {
         if (bytes == 0) return;
         enter();
-        std::byte* staged = bytes <= staging_bytes / 4 ? up_.take(bytes) : nullptr;
-        if (staged == nullptr && bytes <= staging_bytes / 4) {
-            check(cudaStreamSynchronize(stream_), "waiting for uploads");
-            up_.clear();
-            staged = up_.take(bytes);
-        }
-        if (staged != nullptr) std::memcpy(staged, from, bytes);
-        // For pageable memory, the call returns once the data was copied.
-        check(cudaMemcpyAsync(to, staged != nullptr ? staged : from, bytes, cudaMemcpyHostToDevice, stream_),
-              "upload");
-        if (staged == nullptr) check(cudaStreamSynchronize(stream_), "upload");
+        // Large uploads go in pieces: one is on its way while the next is copied to pinned memory.
+        constexpr std::size_t max_piece = staging_bytes / 4;
+        auto* target = static_cast<std::byte*>(to);
+        const auto* source = static_cast<const std::byte*>(from);
+        for (std::size_t done = 0; done < bytes; done += max_piece)
+            upload_piece(target + done, source + done, std::min(bytes - done, max_piece));
     }
     void download(void* to, const void* from, std::size_t bytes) override {
         if (bytes == 0) return;
@@ -290,6 +285,12 @@ class CudaBackendImpl final : public CudaBackend {
         return {};
     }
 
+    bool fill_random(half_t* first_row, int rows, int k, const RandomValues& values) override {
+        enter();
+        cuda::launch_fill_random(first_row, rows, k, values, dtype(), stream_);
+        check(cudaPeekAtLastError(), "random values");
+        return true;
+    }
     bool set_l2_persisting(const void* data, std::size_t bytes) override {
         if (!options_.cache_windows || info_.access_window_bytes == 0 || data == nullptr || bytes == 0)
             return false;
@@ -326,6 +327,20 @@ class CudaBackendImpl final : public CudaBackend {
         std::size_t bytes;
     };
 
+    /// Uploads at most a quarter of the staging memory.
+    void upload_piece(void* to, const void* from, std::size_t bytes) {
+        std::byte* staged = up_.take(bytes);
+        if (staged == nullptr) {
+            check(cudaStreamSynchronize(stream_), "waiting for uploads");
+            up_.clear();
+            staged = up_.take(bytes);
+        }
+        if (staged != nullptr) std::memcpy(staged, from, bytes);
+        check(cudaMemcpyAsync(to, staged != nullptr ? staged : from, bytes, cudaMemcpyHostToDevice, stream_),
+              "upload");
+        // Without pinned memory, the host's may change once the copy is done.
+        if (staged == nullptr) check(cudaStreamSynchronize(stream_), "upload");
+    }
     static void* take(std::size_t bytes) {
         void* data = nullptr;
         if (cudaMalloc(&data, bytes) == cudaSuccess) return data;

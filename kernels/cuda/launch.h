@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/simt.h"
 #include "kernels/ops.h"
+#include "kernels/ops/random_values.h"
 
 /// Launchers of kernels. Each enqueues its kernels on `stream` and returns; errors surface on the stream.
 namespace draftscope::kernels::cuda {
@@ -60,6 +61,9 @@ void launch_early(cudaStream_t stream);
 int largest_cluster();
 /// Whether the kernels that run on this GPU can wait for the previous kernel: code for sm_90 or later.
 bool can_overlap_kernels();
+/// Fills rows [rows, padded_columns(k)] from `to` on with generated values; padding becomes zero.
+void launch_fill_random(half_t* to, int rows, int k, const RandomValues& values, Float16Kind dtype,
+                        LaunchStream stream);
 /// Normally distributed random values, rounded.
 void launch_fill_normal(half_t* data, std::size_t count, float scale, std::uint64_t seed,
                         cudaStream_t stream);

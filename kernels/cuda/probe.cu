@@ -48,19 +48,13 @@ __global__ void early_kernel() {
 #endif
 }
 
-__device__ std::uint32_t mixed(std::uint32_t x) {
-    x = (x ^ x >> 16) * 0x7feb352du;
-    x = (x ^ x >> 15) * 0x846ca68bu;
-    return x ^ x >> 16;
-}
-
 /// Box-Muller over a hash of the index.
 __global__ void fill_kernel(half_t* data, std::size_t count, float scale, std::uint32_t seed) {
     const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
     for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
          i += step) {
-        const std::uint32_t a = mixed(static_cast<std::uint32_t>(i) * 2 + seed);
-        const std::uint32_t b = mixed(a ^ static_cast<std::uint32_t>(i >> 31) ^ 0x9e3779b9u);
+        const std::uint32_t a = mix_bits(static_cast<std::uint32_t>(i) * 2 + seed);
+        const std::uint32_t b = mix_bits(a ^ static_cast<std::uint32_t>(i >> 31) ^ 0x9e3779b9u);
         const float u = (static_cast<float>(a >> 8) + 0.5f) / 16777216.0f;
         const float v = static_cast<float>(b >> 8) / 16777216.0f;
         data[i] = to_bf16(scale * sqrtf(-2.0f * logf(u)) * cospif(2.0f * v));

@@ -465,6 +465,21 @@ TEST_P(DeviceOps, Beam) {
     }
 }
 
+TEST_P(DeviceOps, RandomRowsAreTheHostsValues) {
+    for (const auto& [rows, k] : {std::pair(1, 1), {3, 64}, {5, 200}, {2, 2048}}) {
+        const int stride = padded_columns(k);
+        const Both<half_t> memory(device(), twin(), numel(rows, stride), half_t{1});
+        const kernels::RandomValues values{77, 0.3f};
+        ASSERT_TRUE(device().fill_random(memory.on(false), rows, k, values));
+        std::vector<half_t> expected(numel(rows, stride), 0);
+        for (int row = 0; row < rows; ++row)
+            for (int column = 0; column < k; ++column)
+                expected[numel(row, stride) + static_cast<std::size_t>(column)] =
+                    to_half(values.at(values.start_of(row), column));
+        EXPECT_EQ(memory.read(false), expected) << rows << " x " << k;
+    }
+}
+
 TEST_P(DeviceOps, GraphsReadTheCurrentArrays) {
     const int n = 40, k = 64;
     const Both<half_t> w(device(), twin(), random_halves(n, k, 1)),

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "capture/head_traits.h"
 #include "engine/heads/registry.h"
 
 /// Lists of head specs from the registry, so that a test runs with every registered head.
@@ -16,7 +17,7 @@ inline std::vector<std::string> specs_of_head(const HeadInfo& info,
     if (info.replay_only) return {};
     std::vector<std::string> specs;
     for (const std::string& spec : variants)
-        if (std::string_view(spec).substr(0, spec.find_first_of(":+")) == info.id) specs.push_back(spec);
+        if (head_id(spec) == info.id) specs.push_back(spec);
     if (specs.empty()) specs.emplace_back(info.id);
     return specs;
 }

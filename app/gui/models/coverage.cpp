@@ -74,7 +74,7 @@ std::vector<RoundToken> tokens_of_round(const Snapshot& snapshot, const Vocab* v
 }
 
 std::string head_label(const std::string& head, HeadMode mode) {
-    const std::string id = head.substr(0, head.find_first_of(":+"));
+    const std::string id(head_id(head));
     return mode == HeadMode::aligned ? id + " (aligned)" : id;
 }
 

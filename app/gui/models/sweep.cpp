@@ -9,6 +9,8 @@
 #include <map>
 #include <set>
 
+#include "capture/head_traits.h"
+
 namespace draftscope {
 namespace {
 
@@ -17,10 +19,6 @@ constexpr std::string_view file_name = "file";  // its size is a parameter of it
 
 bool is_of_tree(std::string_view parameter) {
     return parameter == levels_name || parameter == topk_name || parameter == nodes_name;
-}
-
-std::string_view head_id(std::string_view spec) {
-    return spec.substr(0, spec.find_first_of(":+"));
 }
 
 /// Calls `use` with the key and value text of each parameter of a head's spec.

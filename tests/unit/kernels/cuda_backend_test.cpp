@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/float16.h"
+#include "kernels/random_rows.h"
 #include "tests/support/fake_cuda/fake_gpu.h"
 
 /// The CUDA back end's own code on a GPU that is none: what it enqueues is right in every order that streams
@@ -509,6 +510,41 @@ TEST(CudaBackend, ProductsByTheLibraryAreThoseOfTheKernels) {
         }
         expect_all_given_back();
     }
+}
+
+TEST(CudaBackend, RandomMatricesAreMadeOnTheDeviceWithTheBitsOfPackedOnes) {
+    set_fake_gpu({.memory_bytes = std::size_t{8} << 20});
+    {
+        const auto exec = kernels::make_device_exec(1, *open_fake_cuda());
+        constexpr int k = 100;
+        const std::vector<kernels::RandomRows> parts = {{30, {5, 0.5f}}, {11, {6, 2.0f}}};
+        const auto made = kernels::pack_random(*exec, k, parts);
+        ASSERT_TRUE(made.has_value());
+        EXPECT_EQ(fake_gpu_use().uploads, 0);
+        const kernels::Matrix packed =
+            kernels::Matrix::pack(*exec, kernels::Precision::bf16, 41, k, [&](int row, float* out) {
+                const bool first = row < parts[0].rows;
+                const kernels::RandomValues& values = parts[first ? 0 : 1].values;
+                const std::uint32_t start = values.start_of(first ? row : row - parts[0].rows);
+                for (int i = 0; i < k; ++i) out[i] = values.at(start, i);
+            });
+        ASSERT_EQ(made->n(), packed.n());
+        std::vector<float> a(k), b(k);
+        for (int row = 0; row < packed.n(); ++row) {
+            made->unpack_row(row, a);
+            packed.unpack_row(row, b);
+            EXPECT_EQ(a, b) << "row " << row;
+        }
+        const std::vector<kernels::RandomRows> too_many = {{1 << 20, {5, 0.5f}}};
+        ASSERT_TRUE(kernels::pack_random(*exec, k, too_many).has_value());
+        const Status done = exec->device()->synchronize();
+        ASSERT_FALSE(done.ok());
+        EXPECT_THAT(done.error().message, HasSubstr("1048576 x 100"));
+    }
+    expect_all_given_back();
+    const auto cpu = kernels::make_cpu_exec(1);
+    const std::vector<kernels::RandomRows> parts = {{30, {5, 0.5f}}};
+    EXPECT_FALSE(kernels::pack_random(*cpu, 100, parts).has_value());
 }
 
 TEST(CudaBackend, LargeTransfersAndSmallMemory) {
