@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/record/round_rows.h"
+
 namespace draftscope {
 namespace {
 
@@ -51,19 +53,9 @@ void CaptureEmitter::step(StepRow step, std::vector<RoundRecord> rounds) {
     step.run_id = output_.run_id;
     step.ordinal = steps_++;
     for (RoundRecord& round : rounds) {
-        const RowId round_id = ++ids.round;
-        round.round.id = round_id;
-        round.round.run_id = output_.run_id;
-        round.round.step_id = step.id;
+        set_ids(round, output_.run_id, step.id, ++ids.round);
         round.round.start_ns = step.start_ns;
         round.round.end_ns = step.end_ns;
-        for (NodeRow& row : round.nodes) row.round_id = round_id;
-        for (NodeTopRow& row : round.tops) row.round_id = round_id;
-        for (TokenRow& row : round.tokens) row.round_id = round_id;
-        for (HeadEvalRow& row : round.head_evals) {
-            row.run_id = output_.run_id;
-            row.round_id = round_id;
-        }
     }
     StepRecord record;
     record.spans = spans_.rows(output_.run_id, step.id, rounds.size() == 1 ? ids.round : 0);
@@ -84,12 +76,8 @@ void CaptureEmitter::live(LiveRound round) {
     round.step.id = ids.step + 1;
     round.step.run_id = output_.run_id;
     round.step.ordinal = steps_;
-    RoundRow& row = round.partial.round;
-    row.id = ids.round + 1;
-    row.run_id = output_.run_id;
-    for (NodeRow& node : round.partial.nodes) node.round_id = row.id;
-    for (NodeTopRow& top : round.partial.tops) top.round_id = row.id;
-    round.spans = spans_.rows(output_.run_id, round.step.id, row.id);
+    set_ids(round.partial, output_.run_id, round.step.id, ids.round + 1);
+    round.spans = spans_.rows(output_.run_id, round.step.id, ids.round + 1);
     output_.sink->push(std::move(round));
     live_shown_ = true;
 }

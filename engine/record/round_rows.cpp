@@ -9,6 +9,20 @@
 #include "kernels/topk.h"
 
 namespace draftscope {
+
+void set_ids(RoundRecord& record, RowId run, RowId step, RowId round) {
+    record.round.id = round;
+    record.round.run_id = run;
+    record.round.step_id = step;
+    for (NodeRow& row : record.nodes) row.round_id = round;
+    for (NodeTopRow& row : record.tops) row.round_id = round;
+    for (TokenRow& row : record.tokens) row.round_id = round;
+    for (HeadEvalRow& row : record.head_evals) {
+        row.run_id = run;
+        row.round_id = round;
+    }
+}
+
 std::vector<NodeRow> draft_rows(const DraftTree& tree) {
     std::vector<NodeRow> rows(tree.tokens.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -28,6 +28,8 @@ struct RoundOutcome {
     int index = 0;                ///< of the tree in `answers`
 };
 
+/// Sets the ids of run, step and round in all rows of a round.
+void set_ids(RoundRecord& record, RowId run, RowId step, RowId round);
 /// Nodes as drafted, without the target's results.
 std::vector<NodeRow> draft_rows(const DraftTree& tree);
 /// Nodes with the target's probabilities and choices. The nodes on the path to a committed token are

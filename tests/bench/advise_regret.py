@@ -161,7 +161,7 @@ def main():
     parser.add_argument("--drafter", default="eagle3")
     parser.add_argument("--max-new", type=int, default=0, help="tokens of each text (0 = as recorded)")
     parser.add_argument("--advise-heads", default="", help="heads to choose from (default: all that have their files)")
-    parser.add_argument("--grid-heads", default="full,fr-spec:v=1536|3072|6144|12288,vocabtrim,pa-fr,bcl,slimspec,specvocab,coral,dynaspec")
+    parser.add_argument("--grid-heads", default="full,fr-spec:v=1536|3072|6144|12288,vocabtrim,pa-fr,bcl,slimspec,specvocab,coral,dynaspec,microspec:wmax=512|1024|2048")
     parser.add_argument("--live", type=Path, help="the prompt file that was recorded: also decode live")
     parser.add_argument("--limit", type=int, default=8, help="live conversations of each half (0 = all)")
     parser.add_argument("--live-heads", type=int, default=4, help="heads of the grid that are decoded live, fastest first")

@@ -231,22 +231,10 @@ class SettingReplayer {
         step.step.id = ++ids_.step;
         step.step.run_id = run.id;
         step.step.ordinal = ordinal;
-        RoundRow& round = record.round;
-        round.id = ++ids_.round;
-        round.run_id = run.id;
-        round.step_id = step.step.id;
-        round.prompt_id = prompt.id;
-        for (NodeRow& row : record.nodes) row.round_id = round.id;
-        for (NodeTopRow& row : record.tops) row.round_id = round.id;
-        for (TokenRow& row : record.tokens) {
-            row.round_id = round.id;
-            row.prompt_id = prompt.id;
-        }
-        for (HeadEvalRow& row : record.head_evals) {
-            row.run_id = run.id;
-            row.round_id = round.id;
-            row.head = run.head;
-        }
+        set_ids(record, run.id, step.step.id, ++ids_.round);
+        record.round.prompt_id = prompt.id;
+        for (TokenRow& row : record.tokens) row.prompt_id = prompt.id;
+        for (HeadEvalRow& row : record.head_evals) row.head = run.head;
         if (run.head.empty()) record.head_evals.clear();
         step.rounds.push_back(std::move(record));
         sink_.push(std::move(step));
