@@ -67,12 +67,12 @@ std::uint64_t ClusteredVocab::blocks_bytes(int blocks) const {
 
 /// Calls visit(part) for each cluster that a call reads, and marks it in `read`.
 template <typename Visit>
-void ClusteredVocab::visit_read(Rows<const std::int32_t> chosen, bool per_row, std::vector<bool>& read,
-                                Visit visit) const {
-    read.assign(parts_.size(), false);
+void ClusteredVocab::visit_read(Rows<const std::int32_t> chosen, bool per_row,
+                                std::vector<std::uint8_t>& read, Visit visit) const {
+    read.assign(parts_.size() + 1, 0);
     const auto add = [&](int cluster) {
-        if (read[cluster] && !per_row) return;
-        read[cluster] = true;
+        if (read[cluster] != 0 && !per_row) return;
+        read[cluster] = 1;
         visit(parts_[cluster]);
     };
     for (int r = 0; r < chosen.rows; ++r) {
@@ -92,7 +92,7 @@ void ClusteredVocab::note(ClusterState::Level& seen, Rows<const std::int32_t> ch
 
 /// Bytes of weights that a call reads.
 std::uint64_t ClusteredVocab::call_bytes(Rows<const std::int32_t> chosen, bool per_row) const {
-    std::vector<bool> read;
+    std::vector<std::uint8_t> read;
     int blocks = 0;
     visit_read(chosen, per_row, read, [&](const Cluster& part) { blocks += part.blocks; });
     return blocks_bytes(blocks);
@@ -167,9 +167,16 @@ ActiveSet ClusteredVocab::active_set(const ClusterState* state, int level,
     const auto* seen = state == nullptr ? nullptr : state->levels.at(level);
     memory.clear();
     if (state != nullptr && seen == nullptr) return {};
-    memory.reserve(weights_.vocab);
-    for (TokenId token = 0; token < weights_.vocab; ++token)
-        if (has(token) && (seen == nullptr || seen->chosen[cluster_of_[token]])) memory.push_back(token);
+    memory.resize(weights_.vocab);
+    std::size_t count = 0;
+    // Without branches, because clusters follow each other in no pattern.
+    for (TokenId token = 0; token < weights_.vocab; ++token) {
+        memory[count] = token;
+        const std::size_t cluster =
+            std::min<std::size_t>(static_cast<unsigned>(cluster_of_[token]), parts_.size());
+        count += seen == nullptr ? cluster != parts_.size() : seen->chosen[cluster];
+    }
+    memory.resize(count);
     return {.ids = memory};
 }
 

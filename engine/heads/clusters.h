@@ -18,9 +18,9 @@ namespace draftscope {
 /// Clusters that one sequence's rows chose at each level of the round.
 struct ClusterState final : HeadState {
     struct Level {
-        std::vector<bool> chosen;  ///< [clusters], by any row
-        double active_rows = 0;    ///< number of tokens scored
-        std::uint64_t bytes = 0;   ///< weights read, without the router
+        std::vector<std::uint8_t> chosen;  ///< [parts + 1], 1 = by any row; the last is for tokens of no part
+        double active_rows = 0;            ///< number of tokens scored
+        std::uint64_t bytes = 0;           ///< weights read, without the router
     };
     PerLevel<Level> levels;
 };
@@ -62,7 +62,7 @@ class ClusteredVocab {
         std::vector<TokenId> ids;         ///< ascending
     };
     template <typename Visit>
-    void visit_read(Rows<const std::int32_t> chosen, bool per_row, std::vector<bool>& read,
+    void visit_read(Rows<const std::int32_t> chosen, bool per_row, std::vector<std::uint8_t>& read,
                     Visit visit) const;
     void note(ClusterState::Level& seen, Rows<const std::int32_t> chosen, bool per_row) const;
     std::uint64_t call_bytes(Rows<const std::int32_t> chosen, bool per_row) const;

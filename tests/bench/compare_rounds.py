@@ -32,7 +32,7 @@ RUNS = {
     "eagle3 x full, T=1 pq": ["--drafter", "eagle3", "--head", "full", "--tree", "chain=2", "--verify", "pq", "--temperature", "1"],
     "eagle3 x microspec, batch 8": ["--drafter", "eagle3", "--head", "microspec", "--tree", "chain=2", "--batch", "8"],
 }
-HEADS = ["full", "fr-spec", "pa-fr", "vocabtrim", "vocabtrim-t", "bcl", "coral", "dynaspec", "specvocab", "slimspec", "microspec"]
+HEADS = ["full", "fr-spec", "pa-fr:v=24576/12288/6144", "vocabtrim", "vocabtrim-t", "bcl", "coral", "dynaspec", "specvocab", "slimspec", "microspec"]
 # Two-sided 95 % quantiles of Student's t.
 T95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 7: 2.36, 9: 2.26, 14: 2.14, 19: 2.09, 29: 2.05}
 
