@@ -56,10 +56,6 @@ Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeigh
     return result;
 }
 
-bool ClusteredVocab::has(TokenId token) const {
-    return token >= 0 && token < weights_.vocab && cluster_of_[token] >= 0;
-}
-
 std::uint64_t ClusteredVocab::blocks_bytes(int blocks) const {
     return static_cast<std::uint64_t>(static_cast<double>(rows_.bytes()) * blocks * block /
                                       std::max(rows_.n(), 1));

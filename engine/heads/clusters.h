@@ -35,7 +35,6 @@ class ClusteredVocab {
                                        const HeadArtefact& artefact, const std::string& name, int clusters);
 
     int clusters() const { return clusters_; }  ///< without the always-active cluster
-    bool has(TokenId token) const;
 
     /// Returns the maximum number of tokens that `rows` rows with `count` clusters each choose.
     int max_tokens(int rows, int count) const { return ops_.max_tokens(rows * count); }

@@ -76,11 +76,6 @@ const LowRankScorer::Level& LowRankScorer::at(int level) const {
     return levels_[std::clamp(level, 0, static_cast<int>(levels_.size()) - 1)];
 }
 
-bool LowRankScorer::has(TokenId token) const {
-    if (ids_.empty()) return token >= 0 && token < rows_;
-    return std::binary_search(ids_.begin(), ids_.end(), token);
-}
-
 double LowRankScorer::flops_per_row(int level) const {
     const Level& factors = at(level);
     const auto cells = [](const kernels::Matrix& m) { return 2.0 * m.n() * m.k(); };

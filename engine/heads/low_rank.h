@@ -24,7 +24,6 @@ class LowRankScorer {
     /// Token of each row, ascending; empty = row i is token i.
     const std::vector<TokenId>& ids() const { return ids_; }
     TokenId token(int row) const { return ids_.empty() ? row : ids_[row]; }
-    bool has(TokenId token) const;
     const kernels::Matrix& down(int level) const { return *at(level).down; }
     const kernels::Matrix& up(int level) const { return *at(level).up; }
     /// Bytes of weights that a call reads.

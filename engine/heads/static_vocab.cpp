@@ -15,11 +15,11 @@ Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& we
         return bad_input("head {}: v={} does not fit the target, which has {} tokens; use v=1..{}", head,
                          size, weights.vocab, weights.vocab);
     StaticVocab result;
-    result.member_.assign(vocab, false);
+    std::vector<bool> member(vocab, false);
     const auto keep = [&](TokenId id) {
         if (!lm_head_has(weights, id)) return;
-        if (result.member_[id]) return;
-        result.member_[id] = true;
+        if (member[id]) return;
+        member[id] = true;
         result.ids_.push_back(id);
     };
     for (const TokenId id : weights.always_active)

@@ -24,13 +24,9 @@ class StaticVocab {
     const kernels::Matrix& rows() const { return rows_; }  ///< [size, d], row i = token ids()[i]
     /// Ascending, so that ties between rows go to the lower token id as in the full head.
     const std::vector<TokenId>& ids() const { return ids_; }
-    bool has(TokenId token) const {
-        return token >= 0 && token < static_cast<TokenId>(member_.size()) && member_[token];
-    }
 
   private:
     std::vector<TokenId> ids_;
-    std::vector<bool> member_;  ///< [V]
     kernels::Matrix rows_;
 };
 
