@@ -9,8 +9,9 @@ namespace {
 
 constexpr int line = 16;  ///< logits in a cache line
 
+/// An odd number of lines, because rows a power of two apart would share the sets of a cache.
 int whole_lines(int columns) {
-    return (columns + line - 1) / line * line;
+    return ((columns + line - 1) / line | 1) * line;
 }
 
 }  // namespace
@@ -61,7 +62,8 @@ bool ShortlistOps::reserve_narrow(const kernels::Matrix& down, int rows) {
 bool ShortlistOps::reserve_exact(int rows, int columns, std::size_t listed) {
     const auto vocab = static_cast<std::size_t>(vocab_);
     return bitmap_.reserve(*backend_, (vocab + 31) / 32 * sizeof(std::uint32_t)) &&
-           columns_.reserve(*backend_, vocab * sizeof(std::int32_t)) &&
+           (backend_->is_host() ? index_.reserve(*backend_, (vocab + 31) / 32 * sizeof(std::uint64_t))
+                                : columns_.reserve(*backend_, vocab * sizeof(std::int32_t))) &&
            d_size_.reserve(*backend_, sizeof(std::int32_t)) &&
            logits_.resize_at_least(*backend_, numel(rows, columns)) &&
            (rows_of_.empty() || exact_rows_.resize_at_least(*backend_, listed));
@@ -143,18 +145,24 @@ void ShortlistOps::enqueue_union(int first, int rows, std::int32_t* tokens, std:
     unite.tokens = tokens;
     unite.columns = columns_.as<std::int32_t>();
     unite.size = size;
+    unite.index = index_.as<std::uint64_t>();
     backend_->list_unique_tokens(unite);
 }
 
 void ShortlistOps::enqueue_exact(const kernels::RowMajorMatrix& exact, bool per_row, std::int32_t* size,
                                  std::int32_t* tokens) {
-    per_row_ = per_row;
-    broken_ = broken_ || !reserve_exact(rows_, per_row ? size_ : stride_, numel(rows_, size_));
+    const bool only_row = rows_ == 1 && backend_->is_host();  // whose shortlist is the union
+    per_row_ = per_row || only_row;
+    broken_ = broken_ || !reserve_exact(rows_, per_row_ ? size_ : stride_, numel(rows_, size_));
     if (broken_) return backend_->set_out_of_memory("a head's shortlists");
-    if (per_row) return enqueue_each(exact);
     auto* together = block_.as<std::int32_t>() + numel(rows_, size_);
     if (tokens == nullptr) tokens = together;
     if (size == nullptr) size = together + max_union_;
+    if (only_row) {
+        *size = size_;
+        backend_->copy(tokens, block_.as<std::int32_t>(), numel(size_, sizeof(std::int32_t)));
+    }
+    if (per_row_) return enqueue_each(exact);
     enqueue_union(0, rows_, tokens, size);
     kernels::MatmulOp op;
     op.weights = exact.device_matrix();
@@ -182,7 +190,10 @@ void ShortlistOps::enqueue_best(int k, std::int32_t* ids, float* values, float* 
     op.scratch = scratch_.as<void>();
     op.own = block_.as<std::int32_t>();
     op.own_stride = size_;
-    if (!per_row_) op.columns = columns_.as<std::int32_t>();
+    if (!per_row_) {
+        op.columns = columns_.as<std::int32_t>();
+        op.index = index_.as<std::uint64_t>();
+    }
     backend_->topk(op);
 }
 
@@ -202,6 +213,7 @@ void ShortlistOps::enqueue_own(float* logits, std::int32_t* tokens, std::int64_t
     op.tokens = own;
     op.token_stride = size_;
     op.columns = columns_.as<std::int32_t>();
+    op.index = index_.as<std::uint64_t>();
     op.out = logits;
     op.out_stride = stride;
     backend_->gather_columns(op);

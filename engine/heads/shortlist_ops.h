@@ -70,7 +70,7 @@ class ShortlistOps {
     std::vector<std::int32_t> tokens_of_, rows_of_;
     int named_vocab_ = 0;
     kernels::DeviceArray<std::int32_t> d_tokens_, d_rows_of_tokens_, exact_rows_;
-    kernels::DeviceBuffer d_size_, bitmap_, columns_;
+    kernels::DeviceBuffer d_size_, bitmap_, columns_, index_;
     int size_said_ = 0;                         ///< value in d_size_
     kernels::DeviceArray<std::int32_t> block_;  ///< shortlists, their union and its size
     kernels::DeviceArray<std::byte> scratch_;

@@ -24,7 +24,7 @@ class RowCandidates {
           shifts_(op.run_ends == nullptr ? nullptr : op.run_shifts + std::ptrdiff_t{row} * op.runs) {}
 
     /// Copies the logits to `values` and returns their number.
-    int gather(float* values) {
+    int gather(const RowKernels& kernels, float* values) {
         if (ends_ != nullptr) {
             int first = 0;
             for (int run = 0; run < op_.runs; first = ends_[run++])
@@ -36,10 +36,14 @@ class RowCandidates {
             std::copy_n(logits_, op_.support, values);
             return op_.support;
         }
+        skips_ = std::any_of(own_, own_ + op_.support, [](std::int32_t token) { return token < 0; });
+        if (op_.index != nullptr && !skips_) {
+            kernels.gather_logits(logits_, op_.index, own_, op_.support, values);
+            return op_.support;
+        }
         int count = 0;
         for (int i = 0; i < op_.support; ++i)
-            if (own_[i] >= 0) values[count++] = logits_[op_.columns == nullptr ? i : op_.columns[own_[i]]];
-        skips_ = count < op_.support;
+            if (own_[i] >= 0) values[count++] = logits_[column_of(i)];
         return count;
     }
     std::int32_t token(int candidate) const {
@@ -57,6 +61,11 @@ class RowCandidates {
     bool ascending() const { return ends_ == nullptr; }
 
   private:
+    int column_of(int candidate) const {
+        if (op_.index != nullptr) return indexed_column(op_.index, own_[candidate]);
+        return op_.columns == nullptr ? candidate : op_.columns[own_[candidate]];
+    }
+
     const TopKOp& op_;
     const float* logits_;
     const std::int32_t *own_, *ends_, *shifts_;
@@ -96,7 +105,7 @@ void topk_of_candidates(Exec& exec, const TopKOp& op) {
             auto* values = reinterpret_cast<float*>(sums + parts);
             for (int m = begin; m < end; ++m) {
                 RowCandidates row(op, m);
-                const int count = row.gather(values), kept = std::min(op.k, count);
+                const int count = row.gather(kernels, values), kept = std::min(op.k, count);
                 const std::ptrdiff_t cell = std::ptrdiff_t{m} * op.k;
                 if (op.logsumexp != nullptr) {
                     const int used = ceil_div(count, segment);

@@ -106,9 +106,9 @@ class CpuBackend final : public Backend {
             Rows<std::int32_t>(op.ids, op.rows, op.k));
     }
     void run(const MatmulTopKSetOp& op, const char*);
-    void run(const GatherColumnsOp& op, const char*) { SetOps::gather_columns(op); }
-    void run(const UniqueTokensOp& op, const char*) { sets_.list_unique_tokens(op); }
-    void run(const ClustersOp& op, const char*) { sets_.clusters(op); }
+    void run(const GatherColumnsOp& op, const char*) { SetOps::gather_columns(exec_, op); }
+    void run(const UniqueTokensOp& op, const char*) { sets_.list_unique_tokens(exec_, op); }
+    void run(const ClustersOp& op, const char*) { sets_.clusters(exec_, op); }
     void run(const ClusterTokensOp& op, const char*) { sets_.cluster_tokens(op); }
     void run(const RemapIdsOp& op, const char*) { SetOps::remap_ids(op); }
     void run(const RedistributeOp& op, const char*) { kernels::redistribute(exec_, op); }

@@ -8,61 +8,89 @@
 #include <limits>
 #include <span>
 
+#include "base/numel.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/split.h"
 
 namespace draftscope::kernels {
 namespace {
 
-/// Makes room for `count` marks and 7 bytes after them.
+/// Makes room for `count` marks, in whole words.
 void reserve_marks(std::vector<std::uint8_t>& marks, int count) {
-    const std::size_t size = static_cast<std::size_t>(count) + 7;
-    if (marks.size() < size) marks.resize(size);
+    if (const std::size_t size = round_up(count, 32); marks.size() < size) marks.resize(size);
 }
 
-/// Calls visit(number) for each marked number below `count`, ascending, and clears the marks.
+/// Marked numbers among some that begin at a multiple of 32.
+struct Marked {
+    std::int32_t first;
+    std::span<const std::int32_t> places;  ///< numbers less `first`, ascending
+    std::span<const std::uint32_t> words;  ///< a bit for each number
+};
+
+/// Calls visit(Marked) for stretches of the numbers below `count`, ascending, and clears the marks.
 template <typename Visit>
-void take_marks(std::vector<std::uint8_t>& marks, int count, Visit visit) {
-    for (int first = 0; first < count; first += 8) {
-        std::uint64_t eight;
-        std::uint8_t* const bytes = marks.data() + first;
-        std::memcpy(&eight, bytes, sizeof(eight));
-        if (eight == 0) continue;
-        for (; eight != 0; eight &= eight - 1) visit(first + std::countr_zero(eight) / 8);
-        std::memset(bytes, 0, sizeof(eight));
+void take_marks(const Exec& exec, std::vector<std::uint8_t>& marks, int count, Visit visit) {
+    constexpr std::size_t stretch = 1024;
+    std::int32_t places[stretch + 16];
+    std::uint32_t words[stretch / 32];
+    const RowKernels& kernels = row_kernels(exec);
+    const std::size_t end = round_up(count, 32);
+    for (std::size_t first = 0; first < end; first += stretch) {
+        const std::size_t n = std::min(stretch, end - first);
+        const std::size_t found =
+            kernels.take_marked(marks.data() + first, static_cast<int>(n), places, words);
+        visit(Marked{static_cast<std::int32_t>(first), {places, found}, {words, n / 32}});
     }
+    std::fill_n(marks.begin(), end, std::uint8_t{0});
 }
 
 }  // namespace
 
 /// A byte per token: writes to a shared word would depend on each other.
-void SetOps::list_unique_tokens(const UniqueTokensOp& op) {
+void SetOps::list_unique_tokens(const Exec& exec, const UniqueTokensOp& op) {
     reserve_marks(marks_, op.vocab);
+    // Locals: a byte that is written could be part of anything else.
     std::uint8_t* const marks = marks_.data();
-    for (std::int64_t i = 0; i < op.count; ++i)
-        if (const std::int32_t id = op.ids[i]; id >= 0) marks[id] = 1;
+    const std::int32_t *const ids = op.ids, *const end = ids + op.count;
+    for (const std::int32_t* id = ids; id != end; ++id)
+        if (*id >= 0) marks[*id] = 1;
     std::int32_t size = 0;
-    take_marks(marks_, op.vocab, [&](std::int32_t token) {
-        op.tokens[size] = token;
-        op.columns[token] = size++;
+    take_marks(exec, marks_, op.vocab, [&](const Marked& marked) {
+        std::int32_t* const tokens = op.tokens + size;
+        for (std::size_t i = 0; i < marked.places.size(); ++i) tokens[i] = marked.first + marked.places[i];
+        if (op.index != nullptr) {
+            std::uint64_t before = size, *entry = op.index + marked.first / 32;
+            for (const std::uint32_t word : marked.words) {
+                *entry++ = word | before << 32;
+                before += std::popcount(word);
+            }
+            size = static_cast<std::int32_t>(before);
+        } else {
+            for (std::size_t i = 0; i < marked.places.size(); ++i) op.columns[tokens[i]] = size++;
+        }
     });
     *op.size = size;
 }
 
-void SetOps::clusters(const ClustersOp& op) {
+void SetOps::clusters(const Exec& exec, const ClustersOp& op) {
     reserve_marks(marks_, op.clusters);
     first_columns_.resize(op.clusters);
     const std::int64_t all = std::int64_t{op.rows} * op.count;
     for (std::int64_t i = 0; i < all; ++i) marks_[op.chosen[i]] = 1;
     marks_[op.clusters - 1] = 1;
     std::int32_t columns = 0;
-    take_marks(marks_, op.clusters, [&](std::int32_t cluster) {
-        first_columns_[cluster] = columns;
-        const std::int32_t first = op.first[cluster], tokens = op.sizes[cluster];
-        const int rows = padded_cluster_rows(tokens);
-        for (int i = 0; i < rows; ++i) op.columns[columns + i] = first + i;
-        for (int i = 0; op.token_columns != nullptr && i < tokens; ++i)
-            op.token_columns[op.row_tokens[first + i]] = columns + i;
-        columns += rows;
+    take_marks(exec, marks_, op.clusters, [&](const Marked& marked) {
+        for (const std::int32_t place : marked.places) {
+            const std::int32_t cluster = marked.first + place;
+            first_columns_[cluster] = columns;
+            const std::int32_t first = op.first[cluster], tokens = op.sizes[cluster];
+            const int rows = padded_cluster_rows(tokens);
+            for (int i = 0; i < rows; ++i) op.columns[columns + i] = first + i;
+            for (int i = 0; op.token_columns != nullptr && i < tokens; ++i)
+                op.token_columns[op.row_tokens[first + i]] = columns + i;
+            columns += rows;
+        }
     });
     *op.column_count = columns;
     for (int m = 0; m < op.rows; ++m) {
@@ -100,13 +128,17 @@ void SetOps::remap_ids(const RemapIdsOp& op) {
     for (int i = 0; i < count; ++i) op.out[i] = op.ids[i] < 0 ? op.ids[i] : op.table[op.ids[i]];
 }
 
-void SetOps::gather_columns(const GatherColumnsOp& op) {
+void SetOps::gather_columns(const Exec& exec, const GatherColumnsOp& op) {
     for (int m = 0; m < op.rows; ++m) {
         const float* const logits = op.logits + m * op.stride;
         const std::int32_t* const tokens = op.tokens + m * op.token_stride;
         float* const out = op.out + m * op.out_stride;
         const int count = op.sizes == nullptr ? op.max_count : op.sizes[m];
-        for (int i = 0; i < count; ++i) out[i] = logits[op.columns[tokens[i]]];
+        if (op.index != nullptr) {
+            row_kernels(exec).gather_logits(logits, op.index, tokens, count, out);
+        } else {
+            for (int i = 0; i < count; ++i) out[i] = logits[op.columns[tokens[i]]];
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -13,11 +14,11 @@ namespace draftscope::kernels {
 /// Ops over sets of tokens and of clusters on the CPU. Keeps its buffers between calls.
 class SetOps {
   public:
-    void list_unique_tokens(const UniqueTokensOp& op);
-    void clusters(const ClustersOp& op);
+    void list_unique_tokens(const Exec& exec, const UniqueTokensOp& op);
+    void clusters(const Exec& exec, const ClustersOp& op);
     void cluster_tokens(const ClusterTokensOp& op);
     static void remap_ids(const RemapIdsOp& op);
-    static void gather_columns(const GatherColumnsOp& op);
+    static void gather_columns(const Exec& exec, const GatherColumnsOp& op);
     void list_reachable_tokens(const ReachableTokensOp& op);
 
   private:
@@ -25,6 +26,12 @@ class SetOps {
     std::vector<std::int32_t> first_columns_;
 };
 
+/// The column of `token`, not negative, by UniqueTokensOp's index.
+inline int indexed_column(const std::uint64_t* index, std::int32_t token) {
+    const std::uint64_t entry = index[token / 32];
+    const auto up_to_token = static_cast<std::uint32_t>(entry) << (31 - token % 32);
+    return static_cast<int>(entry >> 32) + std::popcount(up_to_token) - 1;
+}
 void redistribute(Exec& exec, const RedistributeOp& op);
 /// TopKOp for rows with candidates of their own, given as tokens or as runs of columns.
 void topk_of_candidates(Exec& exec, const TopKOp& op);

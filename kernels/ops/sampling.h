@@ -83,6 +83,7 @@ struct GatherColumnsOp {
     const std::int32_t* columns = nullptr;  ///< for each token, its column
     float* out = nullptr;                   ///< [rows, out_stride]
     std::int64_t out_stride = 0;
+    const std::uint64_t* index = nullptr;  ///< UniqueTokensOp's, or null; the CPU prefers it
 };
 
 /// A node of a draft tree whose children are verified by rejection sampling.

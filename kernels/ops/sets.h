@@ -14,6 +14,10 @@ struct UniqueTokensOp {
     std::int32_t* tokens = nullptr;   ///< [min(count, vocab)]
     std::int32_t* columns = nullptr;  ///< [vocab] positions in `tokens`; other entries stay
     std::int32_t* size = nullptr;     ///< [1]
+    /// [ceil(vocab / 32)] or null. The CPU writes it instead of `columns`, because a table of the vocabulary
+    /// would move between the cores' caches at each call. For each 32 tokens, the low half of an entry has a
+    /// bit per listed token and the high half the number of listed tokens before them.
+    std::uint64_t* index = nullptr;
 };
 
 /// Toggles numbers of a bit set over [0, range), then lists its members in ascending order.

@@ -20,11 +20,12 @@ struct TopKOp {
     float* logsumexp = nullptr;   ///< [rows], or null
     void* scratch = nullptr;      ///< topk_scratch_bytes() bytes
     /// Per-row candidates: row m's are the tokens own[m * own_stride + i], i < support, ascending. The logit
-    /// of token t is in column columns[t], or in column i if `columns` is null. Ids are tokens; negative
-    /// tokens are skipped. Null = all columns in order.
+    /// of token t is in column columns[t], or in column i if `columns` is null; the CPU prefers the `index`
+    /// of UniqueTokensOp. Ids are tokens; negative tokens are skipped. Null = all columns in order.
     const std::int32_t* own = nullptr;
     std::int64_t own_stride = 0;
     const std::int32_t* columns = nullptr;
+    const std::uint64_t* index = nullptr;
     /// Alternatively, row m's candidates are in `runs` runs of columns, the same number for every row. Run i
     /// ends before candidate run_ends[m * runs + i]; candidate p of it is column p + run_shifts[m * runs +
     /// i]. There are no candidates after the last end. Column c is token row_tokens[column_rows[c]]. Ids are

@@ -64,6 +64,12 @@ struct RowKernels {
     /// Finds the values of x[0, n) above `low` but not above `high`, in order. Returns the count; `values`
     /// has capacity for 16 more.
     int (*take_between)(const float* x, int n, float low, float high, float* values);
+    /// Finds the places of the ones among marks[0, n), each 0 or 1, n a multiple of 32, ascending. Returns
+    /// the count; `places` has capacity n + 16. words[i] gets the marks from 32 i on, the first lowest.
+    int (*take_marked)(const std::uint8_t* marks, int n, std::int32_t* places, std::uint32_t* words);
+    /// values[i] = the logit of tokens[i], none of them negative. `index` is UniqueTokensOp's.
+    void (*gather_logits)(const float* logits, const std::uint64_t* index, const std::int32_t* tokens, int n,
+                          float* values);
     /// Multiplies every row with every key of the blocks.
     void (*score_blocks)(const ScoreTile& tile);
     /// Replaces scores by 2^(score * scale / ln 2 - maximum). `maximum_and_sum` gets the maximum and the sum

@@ -207,6 +207,43 @@ struct RowKernelsOf : VecMath<V> {
         return found;
     }
 
+    static int take_marked(const std::uint8_t* marks, int n, std::int32_t* places, std::uint32_t* words) {
+        int found = 0;
+        for (int i = 0; i < n; i += 32) {
+            std::uint32_t word = 0;
+            if constexpr (requires { V::marked(marks); }) {
+                for (int half = 0; half < 32; half += 16) {
+                    const std::uint32_t mask = V::marked(marks + i + half);
+                    V::store_lanes(places + found, mask, i + half);
+                    found += __builtin_popcount(mask);
+                    word |= mask << half;
+                }
+            } else {
+                for (int part = 0; part < 32; part += 8) {
+                    std::uint64_t eight;
+                    __builtin_memcpy(&eight, marks + i + part, sizeof(eight));
+                    // Each byte's bit moves to the highest byte, the first byte's lowest.
+                    word |= static_cast<std::uint32_t>(eight * 0x0102040810204080u >> 56) << part;
+                }
+                for (std::uint32_t left = word; left != 0; left &= left - 1)
+                    places[found++] = i + __builtin_ctz(left);
+            }
+            words[i / 32] = word;
+        }
+        return found;
+    }
+
+    static void gather_logits(const float* logits, const std::uint64_t* index, const std::int32_t* tokens,
+                              int n, float* values) {
+        for (int i = 0; i < n; ++i) {
+            const auto token = static_cast<std::uint32_t>(tokens[i]);
+            const std::uint64_t entry = index[token / 32];
+            const std::uint32_t up_to_token = static_cast<std::uint32_t>(entry) << (31 - token % 32);
+            values[i] =
+                logits[(entry >> 32) + static_cast<std::uint32_t>(__builtin_popcount(up_to_token)) - 1];
+        }
+    }
+
     static void take_places(const float* values, const std::int32_t* places, int n, float limit, int ties,
                             int max_found, std::int32_t* out) {
         int found = 0;
@@ -245,6 +282,8 @@ struct RowKernelsOf : VecMath<V> {
                 take_places,
                 count_above,
                 take_between,
+                take_marked,
+                gather_logits,
                 Attention::score_blocks,
                 Attention::exp2_scores,
                 Attention::mix,

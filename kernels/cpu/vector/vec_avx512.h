@@ -54,6 +54,11 @@ struct VecAvx512 {
         return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, limit, _CMP_GE_OQ), value);
     }
     static std::uint32_t greater(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+    /// Finds which of 16 bytes are not 0.
+    static std::uint32_t marked(const std::uint8_t* bytes) {
+        const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
+        return _mm_test_epi8_mask(all, all);
+    }
     /// Writes first + the numbers of the set lanes, ascending; all 16 entries of `out` are written.
     static void store_lanes(std::int32_t* out, std::uint32_t mask, int first) {
         const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <set>
 
 #include "base/numel.h"
 #include "kernels/device_array.h"
@@ -277,6 +280,73 @@ TEST(CpuBackend, FusedRejectionSamplingMatchesItsOps) {
         longer += fused.size() > 2 ? 1 : 0;
     }
     EXPECT_GT(longer, 5);
+}
+
+/// A union's columns by its index and by its table: every listed token, and rows' candidates with and without
+/// negative tokens.
+TEST(CpuBackend, FindsColumnsOfAUnionByItsIndex) {
+    constexpr int rows = 3, own = 40, k = 5;
+    for (const Isa isa : isas()) {
+        for (const int vocab : {45, 1024, 5003}) {
+            const auto exec = make_cpu_exec(2, isa);
+            Backend& cpu = exec->backend();
+            Rng rng(vocab);
+            std::vector<std::int32_t> ids;
+            for (int m = 0; m < rows; ++m) {
+                std::set<std::int32_t> row{vocab - 1};
+                while (row.size() < own) row.insert(static_cast<std::int32_t>(rng.below(vocab)));
+                if (m == 1) row = {row.begin(), std::next(row.begin(), own - 1)};
+                if (m == 1) row.insert(-1);
+                ids.insert(ids.end(), row.begin(), row.end());
+            }
+            std::set<std::int32_t> wanted(ids.begin(), ids.end());
+            wanted.erase(-1);
+            std::vector<std::int32_t> tokens[2], columns(vocab, -9), size(1), found[2];
+            std::vector<std::uint64_t> index(vocab / 32 + 1);
+            std::vector<float> gathered[2], values[2], sums[2];
+            const Table logits = hard_table(rows, static_cast<int>(wanted.size()), 7);
+            for (const bool indexed : {false, true}) {
+                tokens[indexed].resize(rows * own);
+                cpu.list_unique_tokens({ids.data(), rows * own, vocab, nullptr, tokens[indexed].data(),
+                                        columns.data(), size.data(), indexed ? index.data() : nullptr});
+                ASSERT_EQ(size[0], std::ssize(wanted));
+                tokens[indexed].resize(size[0]);
+                EXPECT_TRUE(std::ranges::equal(tokens[indexed], wanted));
+                TopKOp best;
+                best.logits = logits.row(0);
+                best.stride = size[0];
+                best.rows = rows;
+                best.support = own;
+                best.k = k;
+                found[indexed].resize(rows * k);
+                values[indexed].resize(rows * k);
+                sums[indexed].resize(rows);
+                best.ids = found[indexed].data();
+                best.values = values[indexed].data();
+                best.logsumexp = sums[indexed].data();
+                best.own = ids.data();
+                best.own_stride = own;
+                best.columns = columns.data();
+                best.index = indexed ? index.data() : nullptr;
+                cpu.topk(best);
+                GatherColumnsOp all;
+                all.logits = logits.row(0);
+                all.rows = 1;
+                all.max_count = size[0];
+                all.tokens = tokens[indexed].data();
+                all.columns = columns.data();
+                all.index = best.index;
+                gathered[indexed].resize(size[0]);
+                all.out = gathered[indexed].data();
+                cpu.gather_columns(all);
+                EXPECT_TRUE(same_bits(gathered[indexed].data(), logits.row(0), size[0]));
+                std::ranges::fill(columns, -9);
+            }
+            EXPECT_EQ(found[0], found[1]);
+            EXPECT_TRUE(same_bits(values[0].data(), values[1].data(), rows * k));
+            EXPECT_TRUE(same_bits(sums[0].data(), sums[1].data(), rows));
+        }
+    }
 }
 
 TEST(CpuBackend, NamesAnOpThatItLacks) {
