@@ -88,6 +88,8 @@ constexpr OptionUse option_uses[] = {
     {"--batch", &FitRecipe::trains_by_divergence},
     {"--level-decay", &FitRecipe::trains_by_divergence},
     {"--drafted-share", &FitRecipe::trains_by_divergence},
+    {"--teacher", &FitRecipe::trains_by_divergence},
+    {"--negatives", &FitRecipe::trains_by_divergence},
     {"--lambda", &FitRecipe::has_own_loss},
     {"--rounds", &FitRecipe::reads_drafts},
     {"--drafted-every", &FitRecipe::reads_drafts},
@@ -117,8 +119,8 @@ Status check_used(const CLI::App& command, const std::string& head) {
 
 /// Options of training a head after its drafter. If a ranking suffices (bcl), weights are trained only if one
 /// of them is given.
-constexpr const char* training_options[] = {"--epochs", "--rate", "--batch", "--level-decay",
-                                            "--drafted-share"};
+constexpr const char* training_options[] = {"--epochs",        "--rate",    "--batch",    "--level-decay",
+                                            "--drafted-share", "--teacher", "--negatives"};
 
 void add_size_options(CLI::App& command, FitConfig& config) {
     fit::FitOptions& options = config.options;
@@ -180,6 +182,15 @@ void add_training_options(CLI::App& command, FitConfig& config) {
     add_shown(command, "--drafted-share", options.kl.drafted_share,
               "drafted rows per text row, labelled by the drafter's full head (our default)")
         ->check(CLI::Range(0.0, 100.0));
+    add_shown(command, "--teacher", options.kl.teacher,
+              "who teaches text rows: the target (SlimSpec), or the drafter's full head, which a head that "
+              "only replaces it learns from fewer rows")
+        ->check(CLI::IsMember({"target", "drafter"}));
+    add_shown(
+        command, "--negatives", options.kl.negatives,
+        "tokens drawn in a step to stand for those that no teacher of the step favours: faster; 0 = the "
+        "whole vocabulary")
+        ->check(CLI::Range(0, 1 << 20));
     add_shown(command, "--seed", options.kl.seed, "seed of shuffles and initial values");
     command.add_option("--tree", config.tree, "tree of the drafted rows");
     command.add_flag("--joint", config.joint,

@@ -103,6 +103,8 @@ TrainingData divergence_data(const Samples& samples, const Teacher& teacher, con
     data.settings["batch"] = std::to_string(options.batch);
     data.settings["level_decay"] = fmt::format("{}", options.level_decay);
     data.settings["drafted_share"] = fmt::format("{}", options.drafted_share);
+    data.settings["teacher"] = options.teacher;
+    data.settings["negatives"] = std::to_string(options.negatives);
     data.settings["held_out_rows"] = std::to_string(max_eval_rows);
     add_samples(data, "text", samples.text);
     add_rows(data, "text.teacher", samples.text.teacher);

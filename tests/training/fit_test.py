@@ -16,7 +16,8 @@ SKIPPED = 77
 PROMPTS = ["Name three rivers.", "What is 12 times 12?", "Write a haiku about rain.", "Who wrote Hamlet?", "Explain gravity to a child.", "List four colours."]
 # head, options, the loss in the report
 HEADS = [("slimspec", ["--rank", "24", "--per-level", "--int8", "--epochs", "2"], "loss"), ("specvocab", ["--rank", "16"], "loss"),
-         ("vocabtrim-t", ["-v", "1024", "--epochs", "1"], "loss"), ("bcl", ["--epochs", "1", "--rate", "1e-4"], "loss"), ("dynaspec", ["--clusters", "16"], "bce"),
+         ("slimspec", ["--rank", "24", "--teacher", "drafter"], "loss"), ("slimspec", ["--rank", "24", "--negatives", "2000"], "loss"),
+         ("vocabtrim-t", ["-v", "1024", "--epochs", "1", "--negatives", "100"], "loss"), ("bcl", ["--epochs", "1", "--rate", "1e-4"], "loss"), ("dynaspec", ["--clusters", "16"], "bce"),
          ("coral", ["--groups", "8"], "bce")]
 JOINT = [("slimspec", "eagle2", ["--rank", "24", "--joint-batch", "2", "--joint-warmup", "1"]), ("specvocab", "eagle3", ["--rank", "16", "--lambda", "0.5"]), ("vocabtrim-t", "eagle3", ["-v", "1024"])]
 
@@ -49,7 +50,7 @@ class Session:
 
 def interrupted(session):
     """Ctrl-C leaves a checkpoint and no file; the same command goes on from it and gives the same bytes."""
-    more = ["--rank", "16", "--epochs", "3", "--rate", "1e-3"]
+    more = ["--rank", "16", "--epochs", "3", "--rate", "1e-3", "--teacher", "drafter", "--negatives", "500"]
     session.fit("specvocab", "whole.safetensors", more=more)
     out, training = session.folder / "cut.safetensors", session.folder / "cut.safetensors.training"
     started = subprocess.Popen(list(map(str, session.words("specvocab", out.name, more=more))), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -107,7 +108,7 @@ def main():
         session.run(session.program, "record", "--prompts", folder / "prompts.jsonl", "--max-new", "24", "--no-times", "--quiet", "--out", folder / "recording")
         for head, more, loss in HEADS:
             out = f"{head}.safetensors"
-            report = session.fit(head, out, more=more)
+            report = session.fit(head, out, more=[*more, "--overwrite"])
             assert report["fit"][loss + "_after"] < report["fit"][loss + "_before"], (head, report["fit"])
             assert session.replay(head, "eagle3", out), head
         for head, drafter, more in JOINT:

@@ -18,9 +18,12 @@ from torch import nn
 
 from . import drafters, trace
 from .config import Config
+from .loss import Vocabulary
 
 # Of a joint training (our defaults): rows of a text in a step, tokens of a text, weight of a draft step against the one before.
 MAX_ROWS, MAX_TOKENS, STEP_DECAY = 256, 512, 0.8
+# A teacher's best tokens, which stand for its distribution when negatives are drawn (our default).
+CHOICES = 64
 
 
 class Data:
@@ -61,15 +64,17 @@ class Head(nn.Module):
         self.up = nn.Parameter(data["up"])
         self.down = nn.ParameterList([nn.Parameter(data[f"down.{i}"]) for i in range(sum(n.startswith("down.") for n in data.tensors))])
 
-    def forward(self, hidden, level):
+    def forward(self, hidden, level, up=None):
+        """Logits of all tokens, or of those whose rows are `up`."""
+        up = self.up if up is None else up
         if len(self.down) == 0:
-            return F.linear(hidden, self.up)
+            return F.linear(hidden, up)
         inner = hidden.new_zeros(len(hidden), self.up.shape[1])
         slot = level.long().clamp(max=len(self.down) - 1)
         for i, down in enumerate(self.down):
             rows = (slot == i).nonzero()[:, 0]
             inner[rows, : len(down)] = F.linear(hidden[rows], down)
-        return F.linear(inner, self.up)
+        return F.linear(inner, up)
 
 
 def forward_kl(teacher, student):
@@ -88,13 +93,14 @@ def evenly(rows, most):
 
 
 class Divergence:
-    """A head after its drafter: text rows are taught by the target, drafted rows by the drafter's full head."""
+    """A head after its drafter: text rows are taught by the target or the drafter's full head, drafted rows by the latter."""
 
     what, before, after = "KL", "loss_before", "loss_after"
 
     def __init__(self, data):
         self.data, self.module, self.size = data, Head(data), data.count("batch")
-        self.teachers = {"text": data.rows_of("target"), "drafted": data.rows_of("drafter")}
+        self.target_teaches = data.settings["teacher"] == "target"
+        self.teachers = {"text": data.rows_of("target" if self.target_teaches else "drafter"), "drafted": data.rows_of("drafter")}
         self.texts = len(data["text.level"])
 
         def rows(held):
@@ -103,20 +109,61 @@ class Divergence:
             return torch.cat([text, self.texts + evenly(drafted, data.number("drafted_share") * len(text))])
 
         self.train, self.held = rows(0), rows(1)
+        self.negatives = data.count("negatives")
+        if self.negatives > 0:
+            self.choose()
+
+    def parts(self, items):
+        """Kind, rows and levels' weights of the items; drafted rows are numbered after the text rows."""
+        for kind, rows in (("text", items[items < self.texts]), ("drafted", items[items >= self.texts] - self.texts)):
+            if len(rows) > 0:
+                yield kind, rows
+
+    def take(self, kind, name, rows):
+        return self.data[f"{kind}.{name}"][rows].to(self.data.device)
+
+    def teacher(self, kind, rows):
+        """The teacher's logits."""
+        name = "teacher" if kind == "text" and self.target_teaches else "hidden"
+        return F.linear(self.take(kind, name, rows).float(), self.teachers[kind])
 
     def loss(self, items):
-        """Weighted mean over rows; drafted rows are numbered after the text rows."""
+        """Weighted mean over rows."""
         total, weight = 0.0, 0.0
-        for kind, rows in (("text", items[items < self.texts]), ("drafted", items[items >= self.texts] - self.texts)):
-            if len(rows) == 0:
-                continue
-            take = lambda name: self.data[f"{kind}.{name}"][rows].to(self.data.device)
-            hidden, level = take("hidden").float(), take("level")
-            teacher = F.linear(take("teacher").float() if kind == "text" else hidden, self.teachers[kind])
+        for kind, rows in self.parts(items):
+            hidden, level = self.take(kind, "hidden", rows).float(), self.take(kind, "level", rows)
             weights = self.data.number("level_decay") ** level.float()
-            total = total + (weights * forward_kl(teacher, self.module(hidden, level))).sum()
+            total = total + (weights * forward_kl(self.teacher(kind, rows), self.module(hidden, level))).sum()
             weight += weights.sum()
         return total / weight
+
+    def choose(self):
+        """Finds each row's best tokens by its teacher, with renormalised probabilities."""
+        count = len(self.data["text.level"]) + len(self.data["drafted.level"])
+        self.ids = torch.empty(count, CHOICES, dtype=torch.int32)
+        self.shares = torch.empty(count, CHOICES, dtype=torch.float16)
+        for number, items in enumerate(self.train.split(1024)):
+            for kind, rows in self.parts(items):
+                best, ids = self.teacher(kind, rows).topk(CHOICES, sorted=False)
+                at = rows if kind == "text" else rows + self.texts
+                self.ids[at], self.shares[at] = ids.int().cpu(), best.softmax(-1).half().cpu()
+            if number % 16 == 0:
+                print(f"{1024 * number / len(self.train):.4f} finding the teacher's best tokens", flush=True)
+
+    def step_loss(self, items, generator):
+        """loss() over the teachers' best tokens and drawn ones, each of which counts for a part of the rest."""
+        device = self.data.device
+        items = torch.cat([items[items < self.texts], items[items >= self.texts]])  # the order of parts()
+        ids, shares = self.ids[items].long().to(device), self.shares[items].float().to(device)
+        parts = list(self.parts(items))
+        hidden, level = (torch.cat([self.take(kind, name, rows) for kind, rows in parts]) for name in ("hidden", "level"))
+        vocabulary = Vocabulary(self.module.up, ids, self.negatives, generator)
+        logits = self.module(hidden.float(), level, vocabulary.weight)
+        if vocabulary.shift is not None:
+            logits = logits + vocabulary.shift
+        weights = self.data.number("level_decay") ** level.float()
+        kl = logits.logsumexp(-1) + (shares * (shares.clamp(min=1e-9).log() - logits.gather(1, vocabulary.place[ids]))).sum(-1)
+        return (weights * kl).sum() / weights.sum()
 
 
 class Router(nn.Module):
@@ -249,6 +296,7 @@ def learn(task, data):
     """Adam as in SlimSpec's appendix A. The epoch with the least held-out loss stays, the start included."""
     module, epochs = task.module.to(data.device), data.count("epochs")
     optimizer = torch.optim.Adam(module.parameters(), betas=(0.9, 0.95), eps=1e-8)
+    draws = data.settings.get("negatives", "0") != "0"
     per_epoch, warmup = -(-len(task.train) // task.size), int(data.settings.get("warmup", 20))
     snapshot = lambda: {name: value.detach().clone() for name, value in module.state_dict().items()}
     path = data.folder / "state.pt"
@@ -266,7 +314,7 @@ def learn(task, data):
         for number, items in enumerate(order.split(task.size)):
             step = (epoch - 1) * per_epoch + number
             optimizer.param_groups[0]["lr"] = rate_at(step, per_epoch * epochs, data.number("rate"), warmup)
-            loss = task.loss(items)
+            loss = task.step_loss(items, generator) if draws else task.loss(items)
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(module.parameters(), 0.5)
