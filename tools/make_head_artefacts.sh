@@ -65,7 +65,8 @@ for drafter in "$@"; do
             fit specvocab "$drafter" --rounds $((rounds / 4)) "${text[@]}" --epochs 2 --per-level --rank 36
             ;;
         *)
-            fit slimspec "$drafter" --rounds "$rounds" "${text[@]}" --epochs 3 --rate 1.5e-3 --rank 72 --per-level --level-decay 0.6
+            fit slimspec "$drafter" --rounds "$rounds" "${text[@]}" --epochs 4 --rank 72 --per-level --level-decay 0.6 \
+                --teacher drafter --negatives 6000
             fit specvocab "$drafter" --rounds $((rounds / 4)) "${text[@]}" --epochs 2 --rank 36
             ;;
     esac
