@@ -114,7 +114,7 @@ class Divergence:
             self.choose()
 
     def parts(self, items):
-        """Kind, rows and levels' weights of the items; drafted rows are numbered after the text rows."""
+        """Kind and rows of the items; drafted rows are numbered after the text rows."""
         for kind, rows in (("text", items[items < self.texts]), ("drafted", items[items >= self.texts] - self.texts)):
             if len(rows) > 0:
                 yield kind, rows
