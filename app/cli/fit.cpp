@@ -183,8 +183,8 @@ void add_training_options(CLI::App& command, FitConfig& config) {
               "drafted rows per text row, labelled by the drafter's full head (our default)")
         ->check(CLI::Range(0.0, 100.0));
     add_shown(command, "--teacher", options.kl.teacher,
-              "who teaches text rows: the target (SlimSpec), or the drafter's full head, which a head that "
-              "only replaces it learns from fewer rows")
+              "who teaches text rows: the target (SlimSpec), or the drafter's full head, whose distribution "
+              "takes fewer rows to learn")
         ->check(CLI::IsMember({"target", "drafter"}));
     add_shown(
         command, "--negatives", options.kl.negatives,

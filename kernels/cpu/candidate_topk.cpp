@@ -42,8 +42,13 @@ class RowCandidates {
             return op_.support;
         }
         int count = 0;
-        for (int i = 0; i < op_.support; ++i)
-            if (own_[i] >= 0) values[count++] = logits_[column_of(i)];
+        for (int i = 0; i < op_.support; ++i) {
+            if (own_[i] < 0) continue;
+            if (op_.index != nullptr)
+                kernels.gather_logits(logits_, op_.index, own_ + i, 1, values + count++);
+            else
+                values[count++] = logits_[op_.columns == nullptr ? i : op_.columns[own_[i]]];
+        }
         return count;
     }
     std::int32_t token(int candidate) const {
@@ -61,11 +66,6 @@ class RowCandidates {
     bool ascending() const { return ends_ == nullptr; }
 
   private:
-    int column_of(int candidate) const {
-        if (op_.index != nullptr) return indexed_column(op_.index, own_[candidate]);
-        return op_.columns == nullptr ? candidate : op_.columns[own_[candidate]];
-    }
-
     const TopKOp& op_;
     const float* logits_;
     const std::int32_t *own_, *ends_, *shifts_;

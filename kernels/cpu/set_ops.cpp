@@ -4,11 +4,9 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <span>
 
-#include "base/numel.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/split.h"

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -26,12 +25,6 @@ class SetOps {
     std::vector<std::int32_t> first_columns_;
 };
 
-/// The column of `token`, not negative, by UniqueTokensOp's index.
-inline int indexed_column(const std::uint64_t* index, std::int32_t token) {
-    const std::uint64_t entry = index[token / 32];
-    const auto up_to_token = static_cast<std::uint32_t>(entry) << (31 - token % 32);
-    return static_cast<int>(entry >> 32) + std::popcount(up_to_token) - 1;
-}
 void redistribute(Exec& exec, const RedistributeOp& op);
 /// TopKOp for rows with candidates of their own, given as tokens or as runs of columns.
 void topk_of_candidates(Exec& exec, const TopKOp& op);

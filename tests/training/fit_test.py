@@ -67,7 +67,7 @@ def interrupted(session):
 def ends(session):
     """The tokens that end a text are drafted like any other, unless --eos yes keeps them; the file says which."""
     for eos in ("no", "yes"):
-        more = ["--eos", eos, "-v", "64", "--epochs", "1"]
+        more = ["--eos", eos, "-v", "48", "--epochs", "1", "--negatives", "10"]  # fewer than the teacher's best tokens
         assert session.fit("vocabtrim-t", f"eos-{eos}.safetensors", more=more)["parameters"]["eos"] == eos
     words = [session.program, "replay", "--recording", session.folder / "recording", "--drafter", "eagle3", "--heads", "vocabtrim-t:eos=yes",
              "--head-weights"]

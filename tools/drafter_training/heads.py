@@ -139,12 +139,12 @@ class Divergence:
 
     def choose(self):
         """Finds each row's best tokens by its teacher, with renormalised probabilities."""
-        count = len(self.data["text.level"]) + len(self.data["drafted.level"])
-        self.ids = torch.empty(count, CHOICES, dtype=torch.int32)
-        self.shares = torch.empty(count, CHOICES, dtype=torch.float16)
+        count, choices = self.texts + len(self.data["drafted.level"]), min(CHOICES, len(self.module.up))
+        self.ids = torch.empty(count, choices, dtype=torch.int32)
+        self.shares = torch.empty(count, choices, dtype=torch.float16)
         for number, items in enumerate(self.train.split(1024)):
             for kind, rows in self.parts(items):
-                best, ids = self.teacher(kind, rows).topk(CHOICES, sorted=False)
+                best, ids = self.teacher(kind, rows).topk(choices, sorted=False)
                 at = rows if kind == "text" else rows + self.texts
                 self.ids[at], self.shares[at] = ids.int().cpu(), best.softmax(-1).half().cpu()
             if number % 16 == 0:
