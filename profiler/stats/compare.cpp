@@ -351,7 +351,8 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
     if (pairs.empty())
         return bad_input(
             "the runs have no prompt in common (by suite, id, turn and text) with counted rounds in both; "
-            "record both over the same prompt file");
+            "record both over the same prompt file, with enough tokens that rounds remain after warm-up and "
+            "calibration (--max-new)");
     out.speed = whole(
         pairs, "tokens per second", "tok/s", true,
         [](const PromptWork& w) {

@@ -97,7 +97,7 @@ def help_examples(program):
     order = ["run", "record", "fit", "replay", "bench", "stats", "check", "merge", "compare", "export", "gui", "doctor", "kernels"]
     listed = re.findall(r"^  ([\w-]+) {2,}", subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout.split("Subcommands:")[1], flags=re.M)
     order += [name for name in listed if name not in order]
-    one = "draftscope run --prompt 'Name two.' --max-new 8 --quiet"
+    one = "draftscope run --prompt 'Name two.' --max-new 24 --quiet"
     yield f"{one} --head full --save full.dscope && {one} --head slimspec --save slimspec.dscope"
     two = "draftscope run --prompts my-prompts.jsonl --max-new 8 --quiet --save shard%i.dscope --shard"
     yield f"{two} 1/2 && {two} 2/2"
