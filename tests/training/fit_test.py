@@ -109,7 +109,10 @@ def main():
         for head, more, loss in HEADS:
             out = f"{head}.safetensors"
             report = session.fit(head, out, more=[*more, "--overwrite"])
-            assert report["fit"][loss + "_after"] < report["fit"][loss + "_before"], (head, report["fit"])
+            notes = report["fit"]
+            by_epoch = [value for name, value in notes.items() if name.startswith(loss + "_after_epoch_")]
+            assert notes[loss + "_after"] == min(by_epoch) < notes[loss + "_before"], (head, notes)
+            assert notes[loss + "_after_of_trained"] > 0, (head, notes)
             assert session.replay(head, "eagle3", out), head
         for head, drafter, more in JOINT:
             out = f"{head}-{drafter}.safetensors"

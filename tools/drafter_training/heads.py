@@ -18,7 +18,7 @@ from torch import nn
 
 from . import drafters, trace
 from .config import Config
-from .loss import Vocabulary
+from .loss import SoftCrossEntropy, Vocabulary
 
 # Of a joint training (our defaults): rows of a text in a step, tokens of a text, weight of a draft step against the one before.
 MAX_ROWS, MAX_TOKENS, STEP_DECAY = 256, 512, 0.8
@@ -64,17 +64,19 @@ class Head(nn.Module):
         self.up = nn.Parameter(data["up"])
         self.down = nn.ParameterList([nn.Parameter(data[f"down.{i}"]) for i in range(sum(n.startswith("down.") for n in data.tensors))])
 
-    def forward(self, hidden, level, up=None):
-        """Logits of all tokens, or of those whose rows are `up`."""
-        up = self.up if up is None else up
+    def forward(self, hidden, level):
+        return F.linear(self.inner(hidden, level), self.up)
+
+    def inner(self, hidden, level):
+        """What `up` is applied to."""
         if len(self.down) == 0:
-            return F.linear(hidden, up)
+            return hidden
         inner = hidden.new_zeros(len(hidden), self.up.shape[1])
         slot = level.long().clamp(max=len(self.down) - 1)
         for i, down in enumerate(self.down):
             rows = (slot == i).nonzero()[:, 0]
             inner[rows, : len(down)] = F.linear(hidden[rows], down)
-        return F.linear(inner, up)
+        return inner
 
 
 def forward_kl(teacher, student):
@@ -158,12 +160,11 @@ class Divergence:
         parts = list(self.parts(items))
         hidden, level = (torch.cat([self.take(kind, name, rows) for kind, rows in parts]) for name in ("hidden", "level"))
         vocabulary = Vocabulary(self.module.up, ids, self.negatives, generator)
-        logits = self.module(hidden.float(), level, vocabulary.weight)
-        if vocabulary.shift is not None:
-            logits = logits + vocabulary.shift
         weights = self.data.number("level_decay") ** level.float()
-        kl = logits.logsumexp(-1) + (shares * (shares.clamp(min=1e-9).log() - logits.gather(1, vocabulary.place[ids]))).sum(-1)
-        return (weights * kl).sum() / weights.sum()
+        weighted = shares * (weights / weights.mean())[:, None]
+        inner = self.module.inner(hidden.float(), level)
+        cross_entropy = SoftCrossEntropy.apply(inner, vocabulary.weight, vocabulary.shift, vocabulary.place[ids], weighted)
+        return cross_entropy + (weighted * shares.clamp(min=1e-9).log()).sum() / len(shares)
 
 
 class Router(nn.Module):
@@ -286,16 +287,16 @@ def rate_at(step, steps, peak, warmup):
     return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(steps - warmup, 1))))
 
 
-def mean_loss(task):
-    """Over the held-out items, weighted by their number."""
+def mean_loss(task, items):
+    """Over the items, weighted by their number."""
     with torch.no_grad():
-        return sum(len(part) * task.loss(part).item() for part in task.held.split(task.size)) / len(task.held)
+        return sum(len(part) * task.loss(part).item() for part in items.split(task.size)) / len(items)
 
 
 def learn(task, data):
     """Adam as in SlimSpec's appendix A. The epoch with the least held-out loss stays, the start included."""
     module, epochs = task.module.to(data.device), data.count("epochs")
-    optimizer = torch.optim.Adam(module.parameters(), betas=(0.9, 0.95), eps=1e-8)
+    optimizer = torch.optim.Adam(module.parameters(), betas=(0.9, 0.95), eps=1e-8, fused=True)
     draws = data.settings.get("negatives", "0") != "0"
     per_epoch, warmup = -(-len(task.train) // task.size), int(data.settings.get("warmup", 20))
     snapshot = lambda: {name: value.detach().clone() for name, value in module.state_dict().items()}
@@ -306,7 +307,7 @@ def learn(task, data):
         optimizer.load_state_dict(saved["optimizer"])
         notes, best, first = saved["notes"], saved["best"], saved["epoch"] + 1
     else:
-        loss = mean_loss(task)
+        loss = mean_loss(task, task.held)
         notes, best, first = {task.before: loss, task.after: loss, "best_epoch": 0}, snapshot(), 1
     for epoch in range(first, epochs + 1):
         generator = torch.Generator().manual_seed(data.count("seed") * 1_000_003 + epoch)
@@ -320,7 +321,8 @@ def learn(task, data):
             nn.utils.clip_grad_norm_(module.parameters(), 0.5)
             optimizer.step()
             print(f"{step / (per_epoch * epochs):.4f} training, epoch {epoch} of {epochs}, {task.what} {loss.item():.3f}", flush=True)
-        held = mean_loss(task)
+        held = mean_loss(task, task.held)
+        notes[f"{task.after}_epoch_{epoch}"] = held
         if held < notes[task.after]:
             notes |= {task.after: held, "best_epoch": epoch}
             best = snapshot()
@@ -328,6 +330,8 @@ def learn(task, data):
         torch.save(state, data.folder / "state.pt.part")
         os.replace(data.folder / "state.pt.part", path)
     module.load_state_dict(best)
+    # The part of the loss that more text cannot take away.
+    notes[f"{task.after}_of_trained"] = mean_loss(task, evenly(task.train, len(task.held)))
     return notes | {"steps": per_epoch * epochs}
 
 
@@ -344,4 +348,4 @@ def run(folder, device, threads):
     notes = learn(task, data)
     found = task.result() if hasattr(task, "result") else dict(task.module.named_parameters())
     tensors = {name: value.detach().float().cpu().contiguous() for name, value in found.items()}
-    save_file(tensors, data.folder / "result.safetensors", {name: json.dumps(value) for name, value in notes.items()})
+    save_file(tensors, data.folder / "result.safetensors", {"notes": json.dumps(notes)})

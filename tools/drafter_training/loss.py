@@ -9,12 +9,13 @@ CHUNK = 1024  # rows whose logits exist at once
 
 class SoftCrossEntropy(torch.autograd.Function):
     """Mean over rows of the cross-entropy of the target's (renormalised) top probabilities against softmax(x W^T + shift).
-    x [N, d], weight [S, d], shift [S], places [N, K] columns of the target's choices, shares [N, K] their probabilities.
-    The gradient needs the same logits, so it is computed with them and nothing of width S is kept."""
+    x [N, d], weight [S, d], shift [S], places [N, K] columns of the target's choices, shares [N, K] their probabilities, which
+    may be weighted by row. Both gradients need the same logits, so they are computed with them and no logits are kept."""
 
     @staticmethod
     def forward(ctx, x, weight, shift, places, shares):
         total, gradient = x.new_zeros((), dtype=torch.float32), torch.empty_like(x)
+        of_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         scale = 1.0 / max(1, x.shape[0])
         for at in range(0, x.shape[0], CHUNK):
             part = slice(at, at + CHUNK)
@@ -28,13 +29,16 @@ class SoftCrossEntropy(torch.autograd.Function):
             total += (shares[part] * (mass.log() - chosen)).sum()
             logits *= shares[part].sum(-1, keepdim=True) / mass
             logits.scatter_add_(1, places[part], -shares[part])
-            gradient[part] = ((logits * scale).to(weight.dtype) @ weight).to(x.dtype)
-        ctx.save_for_backward(gradient)
+            logits = (logits * scale).to(weight.dtype)
+            gradient[part] = (logits @ weight).to(x.dtype)
+            if of_weight is not None:
+                of_weight.addmm_(logits.T, x[part].to(weight.dtype))
+        ctx.save_for_backward(gradient, of_weight)
         return total * scale
 
     @staticmethod
     def backward(ctx, upstream):
-        return ctx.saved_tensors[0] * upstream, None, None, None, None
+        return *(None if g is None else g * upstream for g in ctx.saved_tensors), None, None, None
 
 
 class Vocabulary:

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "app/jobs/run/run_job.h"
 #include "base/child_process.h"
@@ -56,9 +57,10 @@ Result<fit::Trained> read_result(const std::string& path) {
         for (int r = 0; r < values.rows; ++r) file->read_row(info, r, values.row(r).data());
         trained.parameters[name] = std::move(values);
     }
-    for (const char* name : {"steps", "loss_before", "loss_after", "best_epoch", "bce_before", "bce_after"})
-        if (const std::string value = file->metadata(name); !value.empty())
-            trained.notes[name] = std::strtod(value.c_str(), nullptr);
+    const auto notes = nlohmann::json::parse(file->metadata("notes"), nullptr, false);
+    if (!notes.is_object()) return failed("{}: its metadata lacks the notes of the training", path);
+    for (const auto& [name, value] : notes.items())
+        if (value.is_number()) trained.notes[name] = value.get<double>();
     return trained;
 }
 
