@@ -61,8 +61,11 @@ class Head(nn.Module):
 
     def __init__(self, data):
         super().__init__()
-        self.up = nn.Parameter(data["up"])
-        self.down = nn.ParameterList([nn.Parameter(data[f"down.{i}"]) for i in range(sum(n.startswith("down.") for n in data.tensors))])
+        up, down = data["up"].float(), [data[f"down.{i}"].float() for i in range(sum(n.startswith("down.") for n in data.tensors))]
+        # Adam moves every number by about the same, so both matrices start at one scale; their product is unchanged.
+        scale = (up.square().mean() / torch.cat(down).square().mean()) ** 0.25 if down else 1.0
+        self.up = nn.Parameter(up / scale)
+        self.down = nn.ParameterList([nn.Parameter(scale * each) for each in down])
 
     def forward(self, hidden, level):
         return F.linear(self.inner(hidden, level), self.up)
@@ -94,10 +97,18 @@ def evenly(rows, most):
     return rows if len(rows) <= most else rows[torch.arange(most) * len(rows) // most]
 
 
+def search_type(device):
+    """bfloat16 where the device is known to multiply it, else float32."""
+    able = device != "cpu" or getattr(torch.cpu, "get_capabilities", dict)().get("avx512_bf16", False)
+    return torch.bfloat16 if able else torch.float32
+
+
 class Divergence:
     """A head after its drafter: text rows are taught by the target or the drafter's full head, drafted rows by the latter."""
 
     what, before, after = "KL", "loss_before", "loss_after"
+    # Not the paper's 0.95: in a step of few rows most tokens have tiny gradients, which a short memory would blow up.
+    betas = 0.9, 0.999
 
     def __init__(self, data):
         self.data, self.module, self.size = data, Head(data), data.count("batch")
@@ -124,10 +135,13 @@ class Divergence:
     def take(self, kind, name, rows):
         return self.data[f"{kind}.{name}"][rows].to(self.data.device)
 
+    def teacher_sees(self, kind, rows):
+        """The hidden states that the teacher's LM head reads."""
+        return self.take(kind, "teacher" if kind == "text" and self.target_teaches else "hidden", rows)
+
     def teacher(self, kind, rows):
         """The teacher's logits."""
-        name = "teacher" if kind == "text" and self.target_teaches else "hidden"
-        return F.linear(self.take(kind, name, rows).float(), self.teachers[kind])
+        return F.linear(self.teacher_sees(kind, rows).float(), self.teachers[kind])
 
     def loss(self, items):
         """Weighted mean over rows."""
@@ -144,9 +158,14 @@ class Divergence:
         count, choices = self.texts + len(self.data["drafted.level"]), min(CHOICES, len(self.module.up))
         self.ids = torch.empty(count, choices, dtype=torch.int32)
         self.shares = torch.empty(count, choices, dtype=torch.float16)
+        quick = {kind: rows.to(search_type(self.data.device)) for kind, rows in self.teachers.items()}
         for number, items in enumerate(self.train.split(1024)):
             for kind, rows in self.parts(items):
-                best, ids = self.teacher(kind, rows).topk(choices, sorted=False)
+                seen, weight = self.teacher_sees(kind, rows), self.teachers[kind]
+                ids = F.linear(seen.to(quick[kind].dtype), quick[kind]).topk(choices, sorted=False)[1]
+                # The logits of those found are exact; 64 rows at a time, as each has LM-head rows of its own.
+                parts = zip(ids.split(64), seen.float().split(64))
+                best = torch.cat([torch.bmm(weight[found], row[:, :, None])[:, :, 0] for found, row in parts])
                 at = rows if kind == "text" else rows + self.texts
                 self.ids[at], self.shares[at] = ids.int().cpu(), best.softmax(-1).half().cpu()
             if number % 16 == 0:
@@ -183,6 +202,7 @@ class Routing:
     """A router learns which groups hold one of the full head's best tokens, by binary cross-entropy (DynaSpec, section 3.3)."""
 
     what, before, after = "BCE", "bce_before", "bce_after"
+    betas = 0.9, 0.95
 
     def __init__(self, data):
         self.data, self.size = data, data.count("batch")
@@ -216,6 +236,7 @@ class Joint:
     """Drafter and head together, the drafter unrolled over whole texts as it drafts."""
 
     what, before, after = "loss", "loss_before", "loss_after"
+    betas = 0.9, 0.95
 
     def __init__(self, data):
         s = data.settings
@@ -294,9 +315,9 @@ def mean_loss(task, items):
 
 
 def learn(task, data):
-    """Adam as in SlimSpec's appendix A. The epoch with the least held-out loss stays, the start included."""
+    """Adam with clipping as in SlimSpec's appendix A. The epoch with the least held-out loss stays, the start included."""
     module, epochs = task.module.to(data.device), data.count("epochs")
-    optimizer = torch.optim.Adam(module.parameters(), betas=(0.9, 0.95), eps=1e-8, fused=True)
+    optimizer = torch.optim.Adam(module.parameters(), betas=task.betas, eps=1e-8, fused=True)
     draws = data.settings.get("negatives", "0") != "0"
     per_epoch, warmup = -(-len(task.train) // task.size), int(data.settings.get("warmup", 20))
     snapshot = lambda: {name: value.detach().clone() for name, value in module.state_dict().items()}
