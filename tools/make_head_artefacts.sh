@@ -65,8 +65,8 @@ for drafter in "$@"; do
             fit specvocab "$drafter" --rounds $((rounds / 4)) "${text[@]}" --epochs 2 --per-level --rank 36
             ;;
         *)
-            fit slimspec "$drafter" --rounds "$rounds" "${text[@]}" --epochs 4 --rank 72 --per-level --level-decay 0.6 \
-                --teacher drafter --negatives 6000
+            fit slimspec "$drafter" --rounds "$rounds" "${text[@]}" --epochs 6 --rate 8e-4 --rank 72 --per-level \
+                --level-decay 0.6 --teacher drafter --negatives 6000
             fit specvocab "$drafter" --rounds $((rounds / 4)) "${text[@]}" --epochs 2 --rank 36
             ;;
     esac
