@@ -114,6 +114,8 @@ def main():
             assert notes[loss + "_after"] == min(by_epoch) < notes[loss + "_before"], (head, notes)
             assert notes[loss + "_after_of_trained"] > 0, (head, notes)
             assert session.replay(head, "eagle3", out), head
+        notes = session.fit("slimspec", "diverged.safetensors", more=["--rank", "24", "--rate", "1e30", "--epochs", "1"])["fit"]
+        assert notes["best_epoch"] == 0 and notes["loss_after"] == notes["loss_before"], notes
         for head, drafter, more in JOINT:
             out = f"{head}-{drafter}.safetensors"
             report = session.fit(head, out, drafter=drafter, more=["--joint", "--joint-epochs", "2", "--joint-rate", "3e-4", *more])

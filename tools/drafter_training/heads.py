@@ -369,4 +369,6 @@ def run(folder, device, threads):
     notes = learn(task, data)
     found = task.result() if hasattr(task, "result") else dict(task.module.named_parameters())
     tensors = {name: value.detach().float().cpu().contiguous() for name, value in found.items()}
+    # JSON has no number for the loss of an epoch that diverged; the best epoch's is finite.
+    notes = {name: value for name, value in notes.items() if math.isfinite(value)}
     save_file(tensors, data.folder / "result.safetensors", {"notes": json.dumps(notes)})
