@@ -22,6 +22,10 @@ from .loss import SoftCrossEntropy, Vocabulary
 
 # Of a joint training (our defaults): rows of a text in a step, tokens of a text, weight of a draft step against the one before.
 MAX_ROWS, MAX_TOKENS, STEP_DECAY = 256, 512, 0.8
+# Of Adam, for the rows of `up` in a training with drawn tokens (our default).
+EPSILON = 1e-4
+# Changes when a training does, so that no checkpoint of the former one is resumed.
+RECIPE = b"2"
 # A teacher's best tokens, which stand for its distribution when negatives are drawn (our default).
 CHOICES = 64
 
@@ -35,7 +39,7 @@ class Data:
         with safe_open(path, "pt") as file:
             self.settings = file.metadata()
             self.tensors = {name: file.get_tensor(name) for name in file.keys()}
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(RECIPE)
         with open(path, "rb") as file:
             while block := file.read(1 << 24):
                 digest.update(block)
@@ -125,6 +129,23 @@ class Divergence:
         self.negatives = data.count("negatives")
         if self.negatives > 0:
             self.choose()
+            rows = self.teachers["drafted"]
+            self.lm_rows, self.shared = rows.to(search_type(data.device)), nn.Parameter(rows.new_zeros(rows.shape[1], self.module.up.shape[1]))
+
+    def parameters(self):
+        """The optimizer's groups. With drawn tokens `up + LM-head rows x shared` is trained, so that all rows also move together: a
+        rare token follows those that are near it in the LM head. Adam alone moves all rows about as far, however small their
+        gradients; those far below EPSILON move a row little."""
+        if self.negatives == 0:
+            return [{"params": list(self.module.parameters())}]
+        return [{"params": [self.shared, *self.module.down]}, {"params": [self.module.up], "eps": EPSILON}]
+
+    def settle(self):
+        """Adds the shared change to `up`, which alone is evaluated and stored, and starts a new one."""
+        if self.negatives > 0:
+            with torch.no_grad():
+                self.module.up += self.teachers["drafted"] @ self.shared
+                self.shared.zero_()
 
     def parts(self, items):
         """Kind and rows of the items; drafted rows are numbered after the text rows."""
@@ -181,8 +202,8 @@ class Divergence:
         vocabulary = Vocabulary(self.module.up, ids, self.negatives, generator)
         weights = self.data.number("level_decay") ** level.float()
         weighted = shares * (weights / weights.mean())[:, None]
-        inner = self.module.inner(hidden.float(), level)
-        cross_entropy = SoftCrossEntropy.apply(inner, vocabulary.weight, vocabulary.shift, vocabulary.place[ids], weighted)
+        inner, together = self.module.inner(hidden.float(), level), self.lm_rows[vocabulary.columns] @ self.shared.to(self.lm_rows.dtype)
+        cross_entropy = SoftCrossEntropy.apply(inner, vocabulary.weight + together.float(), vocabulary.shift, vocabulary.place[ids], weighted)
         return cross_entropy + (weighted * shares.clamp(min=1e-9).log()).sum() / len(shares)
 
 
@@ -317,7 +338,8 @@ def mean_loss(task, items):
 def learn(task, data):
     """Adam with clipping as in SlimSpec's appendix A. The epoch with the least held-out loss stays, the start included."""
     module, epochs = task.module.to(data.device), data.count("epochs")
-    optimizer = torch.optim.Adam(module.parameters(), betas=task.betas, eps=1e-8, fused=True)
+    groups = task.parameters() if hasattr(task, "parameters") else [{"params": list(module.parameters())}]
+    optimizer = torch.optim.Adam(groups, betas=task.betas, eps=1e-8, fused=True)
     draws = data.settings.get("negatives", "0") != "0"
     per_epoch, warmup = -(-len(task.train) // task.size), int(data.settings.get("warmup", 20))
     snapshot = lambda: {name: value.detach().clone() for name, value in module.state_dict().items()}
@@ -335,13 +357,16 @@ def learn(task, data):
         order = task.train[torch.randperm(len(task.train), generator=generator)]
         for number, items in enumerate(order.split(task.size)):
             step = (epoch - 1) * per_epoch + number
-            optimizer.param_groups[0]["lr"] = rate_at(step, per_epoch * epochs, data.number("rate"), warmup)
+            for group in optimizer.param_groups:
+                group["lr"] = rate_at(step, per_epoch * epochs, data.number("rate"), warmup)
             loss = task.step_loss(items, generator) if draws else task.loss(items)
             optimizer.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_(module.parameters(), 0.5)
+            nn.utils.clip_grad_norm_([each for group in groups for each in group["params"]], 0.5)
             optimizer.step()
             print(f"{step / (per_epoch * epochs):.4f} training, epoch {epoch} of {epochs}, {task.what} {loss.item():.3f}", flush=True)
+        if hasattr(task, "settle"):
+            task.settle()
         held = mean_loss(task, task.held)
         notes[f"{task.after}_epoch_{epoch}"] = held
         if held < notes[task.after]:
