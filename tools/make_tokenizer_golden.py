@@ -133,7 +133,7 @@ def main():
             if row.get("question_id") in PROMPTS:
                 out["prompts"].append({"id": row["question_id"], "ids": ids})
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(out, separators=(",", ":")) + "\n", encoding="utf-8")
+    OUT.write_text(json.dumps(out, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
     print(f"{OUT}: {OUT.stat().st_size} bytes, {len(texts)} texts, {len(out['blocks'])} blocks")
 
 
