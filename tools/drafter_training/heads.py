@@ -22,7 +22,7 @@ from .loss import SoftCrossEntropy, Vocabulary
 
 # Of a joint training (our defaults): rows of a text in a step, tokens of a text, weight of a draft step against the one before.
 MAX_ROWS, MAX_TOKENS, STEP_DECAY = 256, 512, 0.8
-# Of Adam, for the rows of `up` in a training with drawn tokens (our default).
+# Of Adam, for the rows of `up` of a low-rank head that is trained with drawn tokens (our default).
 EPSILON = 1e-4
 # Changes when a training does, so that no checkpoint of the former one is resumed.
 RECIPE = b"2"
@@ -126,23 +126,24 @@ class Divergence:
             return torch.cat([text, self.texts + evenly(drafted, data.number("drafted_share") * len(text))])
 
         self.train, self.held = rows(0), rows(1)
-        self.negatives = data.count("negatives")
+        self.negatives, self.shared = data.count("negatives"), None
         if self.negatives > 0:
             self.choose()
-            rows = self.teachers["drafted"]
-            self.lm_rows, self.shared = rows.to(search_type(data.device)), nn.Parameter(rows.new_zeros(rows.shape[1], self.module.up.shape[1]))
+            if len(self.module.down) > 0:  # `up` has a row for every token, most of them rare
+                rows = self.teachers["drafted"]
+                self.lm_rows, self.shared = rows.to(search_type(data.device)), nn.Parameter(rows.new_zeros(rows.shape[1], self.module.up.shape[1]))
 
     def parameters(self):
-        """The optimizer's groups. With drawn tokens `up + LM-head rows x shared` is trained, so that all rows also move together: a
+        """The optimizer's groups. With `shared`, `up + LM-head rows x shared` is trained, so that all rows also move together: a
         rare token follows those that are near it in the LM head. Adam alone moves all rows about as far, however small their
         gradients; those far below EPSILON move a row little."""
-        if self.negatives == 0:
+        if self.shared is None:
             return [{"params": list(self.module.parameters())}]
         return [{"params": [self.shared, *self.module.down]}, {"params": [self.module.up], "eps": EPSILON}]
 
     def settle(self):
         """Adds the shared change to `up`, which alone is evaluated and stored, and starts a new one."""
-        if self.negatives > 0:
+        if self.shared is not None:
             with torch.no_grad():
                 self.module.up += self.teachers["drafted"] @ self.shared
                 self.shared.zero_()
@@ -202,8 +203,11 @@ class Divergence:
         vocabulary = Vocabulary(self.module.up, ids, self.negatives, generator)
         weights = self.data.number("level_decay") ** level.float()
         weighted = shares * (weights / weights.mean())[:, None]
-        inner, together = self.module.inner(hidden.float(), level), self.lm_rows[vocabulary.columns] @ self.shared.to(self.lm_rows.dtype)
-        cross_entropy = SoftCrossEntropy.apply(inner, vocabulary.weight + together.float(), vocabulary.shift, vocabulary.place[ids], weighted)
+        up = vocabulary.weight
+        if self.shared is not None:
+            up = up + (self.lm_rows[vocabulary.columns] @ self.shared.to(self.lm_rows.dtype)).float()
+        inner = self.module.inner(hidden.float(), level)
+        cross_entropy = SoftCrossEntropy.apply(inner, up, vocabulary.shift, vocabulary.place[ids], weighted)
         return cross_entropy + (weighted * shares.clamp(min=1e-9).log()).sum() / len(shares)
 
 
