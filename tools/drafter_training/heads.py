@@ -107,7 +107,21 @@ def search_type(device):
     return torch.bfloat16 if able else torch.float32
 
 
-class Divergence:
+class Task:
+    """What learn() asks of a training besides its loss."""
+
+    def parameters(self):
+        """The optimizer's groups."""
+        return [{"params": list(self.module.parameters())}]
+
+    def settle(self):
+        """Ends an epoch, before the held-out loss."""
+
+    def result(self):
+        return dict(self.module.named_parameters())
+
+
+class Divergence(Task):
     """A head after its drafter: text rows are taught by the target or the drafter's full head, drafted rows by the latter."""
 
     what, before, after = "KL", "loss_before", "loss_after"
@@ -130,15 +144,15 @@ class Divergence:
         if self.negatives > 0:
             self.choose()
             if len(self.module.down) > 0:  # `up` has a row for every token, most of them rare
-                rows = self.teachers["drafted"]
-                self.lm_rows, self.shared = rows.to(search_type(data.device)), nn.Parameter(rows.new_zeros(rows.shape[1], self.module.up.shape[1]))
+                head = self.teachers["drafted"]
+                self.lm_rows, self.shared = head.to(search_type(data.device)), nn.Parameter(head.new_zeros(head.shape[1], self.module.up.shape[1]))
 
     def parameters(self):
-        """The optimizer's groups. With `shared`, `up + LM-head rows x shared` is trained, so that all rows also move together: a
+        """With `shared`, `up + LM-head rows x shared` is trained, so that all rows also move together: a
         rare token follows those that are near it in the LM head. Adam alone moves all rows about as far, however small their
         gradients; those far below EPSILON move a row little."""
         if self.shared is None:
-            return [{"params": list(self.module.parameters())}]
+            return super().parameters()
         return [{"params": [self.shared, *self.module.down]}, {"params": [self.module.up], "eps": EPSILON}]
 
     def settle(self):
@@ -223,7 +237,7 @@ class Router(nn.Module):
         return F.linear(F.silu(F.linear(x, self.weight, self.bias)), self.out_weight, self.out_bias)
 
 
-class Routing:
+class Routing(Task):
     """A router learns which groups hold one of the full head's best tokens, by binary cross-entropy (DynaSpec, section 3.3)."""
 
     what, before, after = "BCE", "bce_before", "bce_after"
@@ -257,7 +271,7 @@ class Routing:
                 "router.out.bias": m.out_bias[None]}
 
 
-class Joint:
+class Joint(Task):
     """Drafter and head together, the drafter unrolled over whole texts as it drafts."""
 
     what, before, after = "loss", "loss_before", "loss_after"
@@ -342,7 +356,8 @@ def mean_loss(task, items):
 def learn(task, data):
     """Adam with clipping as in SlimSpec's appendix A. The epoch with the least held-out loss stays, the start included."""
     module, epochs = task.module.to(data.device), data.count("epochs")
-    groups = task.parameters() if hasattr(task, "parameters") else [{"params": list(module.parameters())}]
+    groups = task.parameters()
+    trained = [each for group in groups for each in group["params"]]
     optimizer = torch.optim.Adam(groups, betas=task.betas, eps=1e-8, fused=True)
     draws = data.settings.get("negatives", "0") != "0"
     per_epoch, warmup = -(-len(task.train) // task.size), int(data.settings.get("warmup", 20))
@@ -366,11 +381,10 @@ def learn(task, data):
             loss = task.step_loss(items, generator) if draws else task.loss(items)
             optimizer.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_([each for group in groups for each in group["params"]], 0.5)
+            nn.utils.clip_grad_norm_(trained, 0.5)
             optimizer.step()
             print(f"{step / (per_epoch * epochs):.4f} training, epoch {epoch} of {epochs}, {task.what} {loss.item():.3f}", flush=True)
-        if hasattr(task, "settle"):
-            task.settle()
+        task.settle()
         held = mean_loss(task, task.held)
         notes[f"{task.after}_epoch_{epoch}"] = held
         if held < notes[task.after]:
@@ -396,8 +410,7 @@ def run(folder, device, threads):
     data = Data(pathlib.Path(folder), device)
     task = {"divergence": Divergence, "router": Routing, "joint": Joint}[data.settings["kind"]](data)
     notes = learn(task, data)
-    found = task.result() if hasattr(task, "result") else dict(task.module.named_parameters())
-    tensors = {name: value.detach().float().cpu().contiguous() for name, value in found.items()}
+    tensors = {name: value.detach().float().cpu().contiguous() for name, value in task.result().items()}
     # JSON has no number for the loss of an epoch that diverged; the best epoch's is finite.
     notes = {name: value for name, value in notes.items() if math.isfinite(value)}
     save_file(tensors, data.folder / "result.safetensors", {"notes": json.dumps(notes)})
