@@ -2,6 +2,7 @@
 """Trains drafters by distillation from a target's own texts: EAGLE-2, EAGLE-3, Medusa, Hydra. And heads, for draftscope fit.
 
 usage: tools/train_drafter.py prompts  OUT.jsonl --count N --seed S [--passages FILE] [--exclude FILE ...]
+       tools/train_drafter.py magpie   OUT.jsonl --target T --count N --seed S [--exclude FILE ...]
        tools/train_drafter.py generate --target T --prompts FILE... --out DIR [--max-new N] [--temperature X]
        tools/train_drafter.py features --target T --corpus FILE... --out DIR
        tools/train_drafter.py train    --target T --drafter NAME --traces DIR... --out DIR [--steps N] [--start DIR]
@@ -9,7 +10,7 @@ usage: tools/train_drafter.py prompts  OUT.jsonl --count N --seed S [--passages 
        tools/train_drafter.py check
        tools/train_drafter.py fit      --folder DIR [--device cpu|cuda] [--threads N]      (called by draftscope fit)
 
-A target is a GGUF file or a Hugging Face folder. `generate` lets it answer prompts in lockstep and writes trace folders
+A target is a GGUF file or a Hugging Face folder. `prompts` fills templates, `magpie` lets the target write the prompts. `generate` lets it answer prompts in lockstep and writes trace folders
 (docs/FORMATS.md) with its features; `features` makes the same from texts it has written before (token ids); a trace
 recorded by `draftscope record` serves as well. `train` goes on where it was killed; `check` trains a tiny random target's
 drafters for some steps and compares a resumed run with an uninterrupted one. docs/TRAINING.md has the recipe.
@@ -48,6 +49,12 @@ def parser():
     common.add_argument("--device", default="cpu")
     common.add_argument("--dtype", default="bf16", choices=("bf16", "f32"))
     common.add_argument("--threads", type=int, default=0)
+    magpie = verbs.add_parser("magpie", parents=[common], help="let the target write prompts, as the user in its chat template")
+    magpie.add_argument("out", type=pathlib.Path)
+    magpie.add_argument("--count", type=int, default=6000)
+    magpie.add_argument("--seed", type=int, default=1)
+    magpie.add_argument("--temperature", type=float, default=1.0)
+    magpie.add_argument("--exclude", type=pathlib.Path, action="append", default=[], help="evaluation prompts, never to be trained on")
     generate = verbs.add_parser("generate", parents=[common], help="let the target answer prompts")
     generate.add_argument("--prompts", type=pathlib.Path, nargs="+", required=True)
     generate.add_argument("--out", type=pathlib.Path, required=True)

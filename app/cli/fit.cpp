@@ -71,6 +71,7 @@ struct OptionUse {
 constexpr OptionUse option_uses[] = {
     {"--rank", &FitRecipe::fits_low_rank},
     {"--per-level", &FitRecipe::fits_low_rank},
+    {"--start", &FitRecipe::fits_low_rank},
     {"--vocabulary", &FitRecipe::takes_size},
     {"--int8", &FitRecipe::trains_by_divergence},
     {"--eos", &FitRecipe::limits_tokens},
@@ -130,6 +131,12 @@ void add_size_options(CLI::App& command, FitConfig& config) {
     command.add_flag("--per-level", options.per_level,
                      head_names(&FitRecipe::fits_low_rank) +
                          ": one down-projection per draft level, i.e. per Medusa head");
+    command
+        .add_option("--start", config.start,
+                    head_names(&FitRecipe::fits_low_rank) +
+                        ": head weights to go on from instead of the closed form, of the same drafter")
+        ->excludes("--rank")
+        ->excludes("--per-level");
     command.add_option(
         "-v,--vocabulary", options.v,
         head_names(&FitRecipe::takes_size) + ": tokens kept (our default: a quarter of the vocabulary)");

@@ -142,6 +142,32 @@ std::vector<double> token_importance(const Samples& samples, const std::vector<T
     return counts;
 }
 
+/// Returns the head's recipe; an unknown head has none.
+FitRecipe fit_recipe(const FitOptions& options) {
+    const HeadInfo* info = find_head_or_suffix(options.head);
+    return info == nullptr ? FitRecipe() : info->fit;
+}
+
+/// Loads the factors of `in.start`.
+Result<HeadFactors> load_start(const FitInputs& in, std::string_view up, int support) {
+    const HeadArtefact& start = *in.start;
+    const auto load = [&](const std::string& name, int rows, int columns) -> Result<Dense> {
+        DS_ASSIGN(const kernels::Matrix matrix,
+                  start.matrix(in.exec, kernels::Precision::f32, name, rows, columns));
+        return unpack_rows(matrix, matrix.n());
+    };
+    HeadFactors factors;
+    DS_ASSIGN(factors.up, load(std::string(up), support, -1));
+    for (int level = 0; level < std::max(1, start.levels("down")); ++level) {
+        DS_ASSIGN(Dense down, load(start.at_level("down", level), -1, in.weights.hidden));
+        if (down.rows > factors.up.cols)
+            return bad_input("{}: tensor 'down' has rank {}, but tensor '{}' has {}; the file is damaged",
+                             start.path(), down.rows, up, factors.up.cols);
+        factors.down.push_back(std::move(down));
+    }
+    return factors;
+}
+
 /// Computes the closed form of a low-rank head and reports that of the plain SVD. Of the forms with equal and
 /// with counted token importance, the better one on held-out text is the start (our default).
 Result<std::unique_ptr<HeadBeingFitted>> start_low_rank(const FitInputs& in, const FitOptions& options,
@@ -150,6 +176,12 @@ Result<std::unique_ptr<HeadBeingFitted>> start_low_rank(const FitInputs& in, con
     fitting->target = make_full_target(in);
     const Teacher& teacher = fitting->target->teacher;
     std::vector<int>& ranks = fitting->ranks;
+    if (in.start != nullptr) {
+        DS_ASSIGN(fitting->factors, load_start(in, fit_recipe(options).up, teacher.support));
+        for (const Dense& down : fitting->factors.down) ranks.push_back(down.rows);
+        note_stage("start", fitting->evaluate(in.exec, samples), notes);
+        return fitting;
+    }
     ranks = options.ranks;
     if (ranks.empty()) ranks = {std::max(1, in.weights.hidden / 8)};
     if (options.per_level && ranks.size() == 1) ranks.assign(samples.levels, ranks.front());
@@ -204,15 +236,10 @@ Result<std::unique_ptr<HeadBeingFitted>> start_trimmed(const FitInputs& in, cons
     return fitting;
 }
 
-/// Returns the head's recipe; an unknown head has none.
-FitRecipe fit_recipe(const FitOptions& options) {
-    const HeadInfo* info = find_head_or_suffix(options.head);
-    return info == nullptr ? FitRecipe() : info->fit;
-}
-
-/// Checks sizes before the drafter runs for minutes.
-Status check_sizes(const FitInputs& in, const FitOptions& options) {
+/// Checks sizes and the start before the drafter runs for minutes.
+Status check_inputs(const FitInputs& in, const FitOptions& options) {
     if (fit_recipe(options).fits_low_rank()) {
+        if (in.start != nullptr) DS_TRY(in.start->fits(in.weights));
         for (const int rank : options.ranks)
             if (rank < 1 || rank > in.weights.hidden)
                 return bad_input("rank={} does not fit a head of {} inputs; use 1..{}", rank,
@@ -299,7 +326,7 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
 /// so SlimSpec's and SpecVocab's factors come from the same fit. A joint fit starts as the post-hoc one, and
 /// its report is of the trained drafter, loaded from its file.
 Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
-    DS_TRY(check_sizes(in, options));
+    DS_TRY(check_inputs(in, options));
     DS_ASSIGN(Samples samples, collect(in, options.collect, hooks));
     FittedHead result;
     DS_ASSIGN(const auto fitting, start_head(in, options, samples, result.notes, hooks));

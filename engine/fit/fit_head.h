@@ -11,6 +11,7 @@
 #include "engine/fit/kmeans.h"
 #include "engine/fit/ranking.h"
 #include "engine/fit/training.h"
+#include "engine/heads/artefact.h"
 
 namespace draftscope::fit {
 
@@ -38,9 +39,10 @@ struct FitInputs {
     const kernels::Matrix& target_head;  ///< [V, d]: the target's LM head
     int context = 0;
     TextSource* texts = nullptr;
-    std::vector<TokenId> ranking;     ///< most frequent first, every real id; if the recipe reads one
-    Train train;                      ///< null = only what needs no training
-    const JointFit* joint = nullptr;  ///< trains the drafter, too: slimspec, specvocab, vocabtrim-t, bcl
+    std::vector<TokenId> ranking;         ///< most frequent first, every real id; if the recipe reads one
+    Train train;                          ///< null = only what needs no training
+    const HeadArtefact* start = nullptr;  ///< weights that a low-rank head goes on from; null = closed form
+    const JointFit* joint = nullptr;      ///< trains the drafter, too: slimspec, specvocab, vocabtrim-t, bcl
 };
 
 struct FittedHead {

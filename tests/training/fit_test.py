@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 SKIPPED = 77
+OTHERS = ["Name a large city.", "What is snow?", "Write one line about tea."]
 PROMPTS = ["Name three rivers.", "What is 12 times 12?", "Write a haiku about rain.", "Who wrote Hamlet?", "Explain gravity to a child.", "List four colours."]
 # head, options, the loss in the report
 HEADS = [("slimspec", ["--rank", "24", "--per-level", "--int8", "--epochs", "2"], "loss"), ("specvocab", ["--rank", "16"], "loss"),
@@ -64,6 +65,31 @@ def interrupted(session):
     assert out.read_bytes() == (session.folder / "whole.safetensors").read_bytes(), "the resumed fit gave another file"
 
 
+def goes_on(session):
+    """--start goes on from a head's weights, on other text too, and lists the prompts of both; weights of another head or drafter are refused."""
+    training = ["--teacher", "drafter", "--negatives", "500", "--epochs", "1"]
+    first = session.fit("slimspec", "first.safetensors", more=["--rank", "24", "--per-level", *training])
+    start = ["--start", session.folder / "first.safetensors"]
+    again = session.fit("slimspec", "again.safetensors", more=[*start, "--epochs", "0"])
+    assert again["parameters"] == first["parameters"] and abs(again["held_out"]["kl"] / first["held_out"]["kl"] - 1) < 1e-4, (first, again)
+    session.run(session.program, "record", "--prompts", session.folder / "others.jsonl", "--max-new", "24", "--no-times", "--quiet", "--out", session.folder / "others")
+    both = session.fit("slimspec", "both.safetensors", more=[*start, *training, "--recording", session.folder / "others"])
+    assert both["fit"]["loss_after"] < both["fit"]["loss_before"], both["fit"]
+    listed = lambda name: prompts_of(session.folder / name)
+    assert set(listed("both.safetensors")) > set(listed("first.safetensors")) == set(listed("again.safetensors"))
+    for head, more, problem in (("specvocab", start, "artefact of head slimspec"), ("vocabtrim-t", start, "--start has no effect"), ("slimspec", [*start, "--rank", "24"], "--rank")):
+        error = session.run(*session.words(head, "never.safetensors", more=[*more, "--quiet"]), code=2).stderr
+        assert problem in error, error
+    error = session.run(*session.words("slimspec", "never.safetensors", drafter="eagle2", more=[*start, "--quiet"]), code=2).stderr
+    assert "first.safetensors: head slimspec was fitted for drafter eagle3" in error, error
+
+
+def prompts_of(path):
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return json.loads(header["__metadata__"]["prompts"])
+
+
 def ends(session):
     """The tokens that end a text are drafted like any other, unless --eos yes keeps them; the file says which."""
     for eos in ("no", "yes"):
@@ -104,7 +130,8 @@ def main():
     folder = Path(tempfile.mkdtemp(prefix="ds_fit_"))
     session = Session(args.program.resolve(), args.python, folder)
     try:
-        (folder / "prompts.jsonl").write_text("".join(json.dumps({"id": i, "prompt": p}) + "\n" for i, p in enumerate(PROMPTS)))
+        for name, prompts in (("prompts", PROMPTS), ("others", OTHERS)):
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps({"id": i, "prompt": p}) + "\n" for i, p in enumerate(prompts)))
         session.run(session.program, "record", "--prompts", folder / "prompts.jsonl", "--max-new", "24", "--no-times", "--quiet", "--out", folder / "recording")
         for head, more, loss in HEADS:
             out = f"{head}.safetensors"
@@ -122,6 +149,7 @@ def main():
             assert report["trained"] == "joint" and report["fit"]["loss_after"] < report["fit"]["loss_before"], report["fit"]
             assert (folder / f"{head}-{drafter}.drafter" / "model.safetensors").exists()
             assert session.replay(head, f"{drafter}:{folder}/{head}-{drafter}.drafter", out), head
+        goes_on(session)
         ends(session)
         interrupted(session)
         refusals(session)

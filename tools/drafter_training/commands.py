@@ -41,10 +41,23 @@ def _split(count):
     return counts
 
 
+def _overlap(exclude):
+    from . import make_prompts as m
+
+    return m.Overlap([t for r in _records(exclude) for t in (r.get("turns") or [r["prompt"]])])
+
+
+def _write_prompts(records, out):
+    with open(out, "w", encoding="utf-8") as file:
+        for record in records:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    print(f"{len(records)} conversations, {sum(len(r.get('turns') or [0]) for r in records)} turns")
+
+
 def prompts(args):
     from . import make_prompts as m
 
-    overlap = m.Overlap([t for r in _records(args.exclude) for t in (r.get("turns") or [r["prompt"]])])
+    overlap = _overlap(args.exclude)
     passages = [p for p in (m.passages_of(args.passages) if args.passages else []) if not overlap.hits(p)]
     if args.passages and not passages:
         raise SystemExit(f"--passages {args.passages}: no paragraph of 300 to 1600 characters that --exclude allows; leave it out or give a file with longer texts")
@@ -57,10 +70,14 @@ def prompts(args):
         path, count = (pathlib.Path(path), int(count)) if path and count.isdigit() else (item, None)
         extra = [r for r in _records([path]) if not any(map(overlap.hits, r.get("turns") or [r["prompt"]]))]
         made += random.Random(args.seed).sample(extra, min(count, len(extra))) if count else extra
-    with open(args.out, "w", encoding="utf-8") as file:
-        for record in made:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    print(f"{len(made)} conversations, {sum(len(r.get('turns') or [0]) for r in made)} turns")
+    _write_prompts(made, args.out)
+
+
+def magpie(args):
+    from . import magpie as m
+
+    target, text = _load(args)
+    _write_prompts(m.write(target, text, args.count, args.seed, args.temperature, _overlap(args.exclude).hits), args.out)
 
 
 def generate(args):

@@ -43,6 +43,7 @@ struct FitData {
     TreeSpec tree;
     HeadWeights weights;
     fit::Ranking ranking;
+    std::optional<HeadArtefact> start;
 
     const DecodeRecording& first() const { return *recordings.front(); }
 };
@@ -157,6 +158,9 @@ Status load(const FitConfig& config, const JobHooks& hooks, FitData& fit_data, F
     DS_TRY(complete_target(model, weights));
     DS_ASSIGN(weights.drafter_hash, checkpoint_hash(run.drafter_path));
     DS_ASSIGN(fit_data.ranking, load_or_count(config, fit_data.recordings));
+    if (!config.start.empty()) {
+        DS_ASSIGN(fit_data.start, HeadArtefact::open(config.start, config.head));
+    }
     fit_data.tree = run.tree;
     fit_data.drafter_path = run.drafter_path;
     report.target = weights.target;
@@ -170,9 +174,11 @@ std::string to_json(const fit::Report& held_out, const fit::Report& notes) {
     return document.dump();
 }
 
-std::vector<std::string> prompts_seen(const fit::Recordings& recordings) {
+/// Prompts of the recordings and of the weights that the fit went on from.
+std::vector<std::string> prompts_seen(const FitData& fit_data) {
     std::vector<std::string> hashes;
-    for (const auto& recording : recordings)
+    if (fit_data.start) hashes = fit_data.start->info().prompts;
+    for (const auto& recording : fit_data.recordings)
         for (const RecordedPrompt& prompt : recording->prompts())
             if (!prompt.hash.empty()) hashes.push_back(prompt.hash);
     std::sort(hashes.begin(), hashes.end());
@@ -202,7 +208,7 @@ Status write_artefact(const FitConfig& config, const FitData& fit_data, const fi
         info.drafter.clear();
         info.drafter_hash.clear();
     } else {
-        info.prompts = prompts_seen(fit_data.recordings);
+        info.prompts = prompts_seen(fit_data);
     }
     info.report = to_json(fitted.report, fitted.notes);
     return save_artefact(config.out, info, fit::views(fitted.tensors));
@@ -357,6 +363,7 @@ Status fit_weights(const FitConfig& config, const std::optional<Torch>& torch, c
                           {},
                           {}};
     inputs.ranking.assign(fit_data.ranking.ids.begin(), fit_data.ranking.ids.end());
+    inputs.start = fit_data.start ? &*fit_data.start : nullptr;
     const fit::Hooks fit_hooks{hooks.on_progress, hooks.cancelled};
     if (torch)
         inputs.train = [&](const fit::TrainingData& data) {

@@ -22,6 +22,7 @@ struct FitConfig {
     std::string text;                ///< raw text to rank tokens by
     std::string ranking;             ///< ranking file; "" = counted on the recording
     std::string rank;                ///< "72" or "72/36"
+    std::string start;               ///< weights of this head to go on from; "" = the closed form
     std::string tree;                ///< tree of the drafted rows; "" = the backend's default
     std::string precision = "auto";
     int threads = 0;

@@ -133,8 +133,8 @@ class FitHead : public ::testing::Test {
         EXPECT_TRUE(is_ok(result));
         return result.ok() ? std::move(result).value() : FittedHead{};
     }
-    /// Writes the artefact as the fit job does and loads the head from the file.
-    Result<std::unique_ptr<LmHead>> load_head(const FittedHead& fitted, const std::string& head) {
+    /// Writes the artefact as the fit job does and returns its path.
+    std::string save_head(const FittedHead& fitted, const std::string& head) {
         ArtefactInfo info;
         info.head = head;
         info.target = "tiny";
@@ -145,9 +145,12 @@ class FitHead : public ::testing::Test {
         std::vector<TensorToSave> tensors;
         for (const FittedTensor& t : fitted.tensors) tensors.push_back({t.name, t.type, t.shape, t.bytes});
         const std::string path = folder_.file(head + ".safetensors");
-        DS_TRY(save_artefact(path, info, tensors));
+        EXPECT_TRUE(is_ok(save_artefact(path, info, tensors)));
+        return path;
+    }
+    Result<std::unique_ptr<LmHead>> load_head(const FittedHead& fitted, const std::string& head) {
         HeadFiles artefacts;
-        artefacts.artefact_path = path;
+        artefacts.artefact_path = save_head(fitted, head);
         DS_ASSIGN(auto made, make_head(HeadSpec{head, {}}, artefacts));
         DS_TRY(made->prepare(*exec_, weights_));
         return made;
@@ -213,6 +216,28 @@ TEST_F(FitHead, DraftedTreesAndHeldOutTextsFollowTheOptions) {
     EXPECT_EQ(rows().text.rows(), 12 * (29 + 28 + 27));
     collect.hold_out.max_texts = 2;
     EXPECT_EQ(rows().held_out_prompts, 2);
+}
+
+TEST_F(FitHead, GoesOnFromGivenWeights) {
+    FitOptions levels = options("slimspec");
+    levels.per_level = true;
+    const FittedHead first = fitted(levels);
+    const std::string path = save_head(first, "slimspec");
+    const HeadArtefact start = require(HeadArtefact::open(path, "slimspec"));
+    FitInputs in = inputs(*exec_);
+    in.start = &start;
+    const FittedHead again = require(fit_head(in, options("slimspec"), {}));  // the trainer returns its start
+    ASSERT_EQ(again.tensors.size(), first.tensors.size());
+    for (std::size_t t = 0; t < first.tensors.size(); ++t)
+        EXPECT_EQ(again.tensors[t].bytes, first.tensors[t].bytes) << first.tensors[t].name;
+    EXPECT_EQ(again.parameters, first.parameters);
+    EXPECT_EQ(again.report, first.report);
+    EXPECT_EQ(again.notes.at("kl_drafter_start"), first.report.at("kl_drafter"));
+    weights_.drafter = "eagle3";
+    const auto other = fit_head(in, options("slimspec"), {});
+    ASSERT_FALSE(other.ok());
+    EXPECT_NE(other.error().message.find("was fitted for drafter eagle2"), std::string::npos)
+        << other.error().message;
 }
 
 TEST_F(FitHead, AtFullRankTheLowRankHeadIsTheFullHead) {
