@@ -74,7 +74,7 @@ def goes_on(session):
     assert again["parameters"] == first["parameters"] and abs(again["held_out"]["kl"] / first["held_out"]["kl"] - 1) < 1e-4, (first, again)
     session.run(session.program, "record", "--prompts", session.folder / "others.jsonl", "--max-new", "24", "--no-times", "--quiet", "--out", session.folder / "others")
     both = session.fit("slimspec", "both.safetensors", more=[*start, *training, "--recording", session.folder / "others"])
-    assert both["fit"]["loss_after"] < both["fit"]["loss_before"], both["fit"]
+    assert both["fit"]["texts"] == len(PROMPTS) + len(OTHERS) and both["fit"]["kl_start"] > 0 and "kl_closed_form" not in both["fit"], both["fit"]
     listed = lambda name: prompts_of(session.folder / name)
     assert set(listed("both.safetensors")) > set(listed("first.safetensors")) == set(listed("again.safetensors"))
     for head, more, problem in (("specvocab", start, "artefact of head slimspec"), ("vocabtrim-t", start, "--start has no effect"), ("slimspec", [*start, "--rank", "24"], "--rank")):
