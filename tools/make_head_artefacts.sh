@@ -70,7 +70,7 @@ for drafter in "$@"; do
             fit specvocab "$drafter" --rounds $((rounds / 4)) "${text[@]}" --epochs 2 --rank 36
             ;;
     esac
-    fit vocabtrim-t "$drafter" --rounds $((rounds / 2)) "${text[@]}" --epochs 2 -v 4096
+    fit vocabtrim-t "$drafter" --rounds $((rounds / 2)) "${text[@]}" --epochs 3 --rate 5e-5 -v 4096
     fit coral "$drafter" "${routed[@]}"
     fit dynaspec "$drafter" "${routed[@]}"
 done
