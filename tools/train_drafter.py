@@ -10,9 +10,10 @@ usage: tools/train_drafter.py prompts  OUT.jsonl --count N --seed S [--passages 
        tools/train_drafter.py check
        tools/train_drafter.py fit      --folder DIR [--device cpu|cuda] [--threads N]      (called by draftscope fit)
 
-A target is a GGUF file or a Hugging Face folder. `prompts` fills templates, `magpie` lets the target write the prompts. `generate` lets it answer prompts in lockstep and writes trace folders
-(docs/FORMATS.md) with its features; `features` makes the same from texts it has written before (token ids); a trace
-recorded by `draftscope record` serves as well. `train` goes on where it was killed; `check` trains a tiny random target's
+A target is a GGUF file or a Hugging Face folder. `prompts` fills templates, and `magpie` lets the target write prompts.
+`generate` lets it answer prompts in lockstep and writes trace folders (docs/FORMATS.md) with its features;
+`features` makes the same from texts it has written before (token ids); a trace recorded by `draftscope record` serves as well.
+`train` goes on where it was killed; `check` trains a tiny random target's
 drafters for some steps and compares a resumed run with an uninterrupted one. docs/TRAINING.md has the recipe.
 
 Needs torch, safetensors and tokenizers; gguf for GGUF targets, jinja2 for chat templates."""

@@ -72,6 +72,7 @@ def main():
     assert write(1) == made != write(2)
     others = write(1, lambda prompt: prompt in made[:50])
     assert not set(others) & set(made[:50]) and set(others) > set(made[50:])
+    assert "must be above 0" in refused(target, text, 1, 1, 0.0, lambda prompt: False)
     target.config = dataclasses.replace(target.config, eos=())
     assert "ends within" in refused(target, text, 1, 1, 1.0, lambda prompt: False)
     text.template = None

@@ -45,6 +45,8 @@ def turns(target, begin, temperature, generator):
 
 def write(target, text, count, seed, temperature, unwanted):
     """Records of `count` prompts as `generate` reads them; `unwanted(prompt)` drops one."""
+    if temperature <= 0:
+        raise SystemExit(f"magpie: --temperature {temperature} would give one prompt only; it must be above 0")
     generator, begin, made, seen = torch.Generator().manual_seed(seed), opening(text), [], set()
     while len(made) < count:
         before = len(seen)
