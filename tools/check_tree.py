@@ -51,7 +51,7 @@ P90_FUNCTION_LINES = 35
 # Files of one folder; a header and its source count once.
 MAX_FOLDER_STEMS = 40
 # A checkout travels whole to machines without network (docs/TESTING.md).
-MAX_TREE_MIB = 60
+MAX_TREE_MIB = 54
 FORBIDDEN_TEXT = [
     (re.compile(r"(^|[\s\"'(=])/(work|root|home/\w+)/"), "a path of one machine"),
     (re.compile(r"\b(files\.)?pythonhosted\.|\bpypi\.org|deb\.debian\.org"), "a package registry's host name"),

@@ -10,7 +10,7 @@ takes the first --live-limit conversations, (3) the first --measured-limit; samp
 --live-limit is --limit, too, since a sampled text depends on the prompt's place in its run.
 
     tools/head_table.py --limit 78 --out table.md                  # half an hour of two idle cores
-    tools/head_table.py --limit 4 --live-limit 2 --max-new 24 --drafters eagle2 --temperatures 0     # a minute's try
+    tools/head_table.py --limit 4 --live-limit 2 --max-new 24 --drafters eagle3 --temperatures 0     # a minute's try
 
 Every command's JSON is kept in --work by the command and the weights it used, and --out is written anew after each
 table, so a second start goes on where the first one stopped.
@@ -201,7 +201,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=str(ROOT / "build/release/draftscope"))
     parser.add_argument("--suites", default=",".join(SUITES))
-    parser.add_argument("--drafters", default="eagle2,eagle3")
+    parser.add_argument("--drafters", default="eagle3", help="separated by commas; of the others, tools/make_head_artefacts.sh makes the fitted heads")
     parser.add_argument("--temperatures", default="0,1")
     parser.add_argument("--heads", help="default: every registered head")
     parser.add_argument("--limit", type=int, default=78, help="conversations replayed (0 = all)")

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Fits head artefacts of the demo model's drafters on the target's answers to prompts that no evaluation uses. Run it again
-# whenever a drafter changes: an artefact names the drafter weights it was made for, and other weights refuse it. Those of
-# eagle2 and eagle3 are in the repository; those of medusa and hydra are found where this script puts them.
-#   tools/make_head_artefacts.sh [drafter ...]      (default: eagle2 eagle3)
+# Fits the head weights of the demo model's drafters on the target's answers to prompts that no evaluation uses. Run it again
+# whenever a drafter changes: weights name the drafter they were made for, and other drafters refuse them. The repository holds
+# those of eagle3 alone. Those of eagle2, medusa and hydra are found where this script puts them, which git ignores.
+#   tools/make_head_artefacts.sh DRAFTER ...        eagle2, medusa, hydra; eagle3 writes over the files in the repository
 # Environment:
-#   TRACES   recorded traces, separated by blanks, patterns allowed: more and more varied text makes better heads. tools/train_demo_drafters.sh
-#            leaves some in OUT/traces/NNNN. Default: the answers to PROMPTS are recorded first (some three minutes).
-#   PROMPTS, MAX_NEW      of that trace; TRACE=FOLDER keeps it, and uses it when it is there
-#   ROUNDS   drafted over the traces for slimspec, which gets most of the time; the others take a share of it
-#   HEADS    which artefacts, default all; THREADS, BINARY, OUT
+#   TRACES   recordings, separated by blanks, patterns allowed: more and more varied text makes better heads. tools/train_demo_drafters.sh
+#            leaves some in OUT/traces/NNNN. Default: the answers to PROMPTS are recorded first.
+#   PROMPTS, MAX_NEW      of that recording; TRACE=FOLDER keeps it, and uses it when it is there
+#   ROUNDS   drafted over the recordings for slimspec, which gets most of the time; the others take a share of it
+#   HEADS    which heads, default all five. rdk (one file for all drafters, in the repository) is made only if named here
+#   THREADS, BINARY, OUT (a folder other than assets/heads for a trial)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,10 +17,10 @@ binary=${BINARY:-build/release/draftscope}
 out=${OUT:-assets/heads}
 threads=${THREADS:-0}
 rounds=${ROUNDS:-60000}
-wanted=${HEADS:-slimspec specvocab vocabtrim-t rdk coral dynaspec}
-[ $# -gt 0 ] || set -- eagle2 eagle3
+wanted=${HEADS:-slimspec specvocab vocabtrim-t coral dynaspec}
+[ $# -gt 0 ] || { echo "make_head_artefacts: name the drafters: eagle2, medusa, hydra, or eagle3, whose files are in the repository" >&2; exit 2; }
 
-[ -x "$binary" ] || { echo "make_head_artefacts: $binary is not there; ./run build makes it" >&2; exit 1; }
+[ -x "$binary" ] || { echo "make_head_artefacts: $binary is not there; ./run build makes it" >&2; exit 2; }
 if [ -z "${TRACES:-}" ]; then
     trace=${TRACE:-}
     if [ -z "$trace" ]; then
@@ -37,8 +38,9 @@ from=()
 for folder in $TRACES; do
     if [ -f "$folder/trace.json" ]; then from+=(--recording "$folder"); fi
 done
-[ ${#from[@]} -gt 0 ] || { echo "make_head_artefacts: no traces in TRACES=$TRACES" >&2; exit 1; }
+[ ${#from[@]} -gt 0 ] || { echo "make_head_artefacts: no recordings in TRACES=$TRACES" >&2; exit 2; }
 
+made=()
 fit() { # head, drafter, options ...
     local head=$1 drafter=$2
     shift 2
@@ -46,6 +48,7 @@ fit() { # head, drafter, options ...
     local file=$out/$drafter/$head.safetensors
     [ "$head" != rdk ] || file=$out/rdk.safetensors  # of the target's rows: the same for all these drafters
     mkdir -p "$(dirname "$file")"
+    made+=("$file")
     "$binary" fit "$head" "${from[@]}" --drafter "$drafter" --precision int8 --threads "$threads" \
         --out "$file" --overwrite "$@"
     echo
@@ -74,4 +77,4 @@ for drafter in "$@"; do
     fit coral "$drafter" "${routed[@]}"
     fit dynaspec "$drafter" "${routed[@]}"
 done
-du -ch "$out"/*.safetensors "$out"/*/*.safetensors | tail -1
+du -ch "${made[@]}"

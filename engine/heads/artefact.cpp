@@ -282,9 +282,9 @@ bool is_head_artefact(const std::string& path) {
 Result<HeadArtefact> required_artefact(const HeadSpec& spec, const HeadFiles& artefacts) {
     if (artefacts.artefact_path.empty())
         return bad_input(
-            "head {0}: no artefact for this target and drafter; make one "
-            "with draftscope fit {0} and pass it with --head-weights {0}=FILE",
-            spec.id);
+            "head {0}: no weights for this target and drafter; make them with {1}, or pass a file with "
+            "--head-weights {0}=FILE",
+            spec.id, artefacts.remedy.empty() ? "draftscope fit " + spec.id : artefacts.remedy);
     if (is_synthetic_model(artefacts.artefact_path))
         return HeadArtefact::synthetic(artefacts.artefact_path, spec);
     DS_ASSIGN(HeadArtefact artefact, HeadArtefact::open(artefacts.artefact_path, spec.id));

@@ -136,6 +136,7 @@ struct HeadFiles {
     std::string ranking_path;        ///< safetensors with `ids` i32 [n], most frequent first
     std::string artefact_path = {};  ///< head artefact of this head
     std::string affinity_path = {};  ///< head artefact `rdk`, for the suffix +rdk
+    std::string remedy = {};         ///< command that makes a missing artefact; "" = draftscope fit
 };
 
 /// Creates a head. Errors: an unknown head lists the known ones; an unknown or out-of-range parameter is

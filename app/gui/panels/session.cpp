@@ -86,17 +86,19 @@ void choose_head(PanelContext& c) {
         if (is_automatic(c.config.tree) && ImGui::Selectable(by_tree, measured)) c.config.head = automatic;
         for (const HeadChoice& choice : c.status.heads) {
             const bool chosen = spec_name(choice.spec) == spec_name(c.config.head);
-            const ImGuiSelectableFlags flags = choice.usable ? 0 : ImGuiSelectableFlags_Disabled;
+            const std::string reason = why_not(choice, c.config.drafter);
+            const ImGuiSelectableFlags flags = reason.empty() ? 0 : ImGuiSelectableFlags_Disabled;
             if (ImGui::Selectable(choice.spec.c_str(), chosen, flags)) c.config.head = choice.spec;
             if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
                 ImGui::SetTooltip("%s\n%s", choice.name.c_str(),
-                                  (choice.usable ? choice.paper : choice.why_not).c_str());
+                                  (reason.empty() ? choice.paper : reason).c_str());
         }
         ImGui::EndCombo();
     }
     for (const HeadChoice& choice : c.status.heads)
-        if (!choice.usable && spec_name(choice.spec) == spec_name(c.config.head))
-            draw_wrapped(c.style.colours.warn, choice.why_not);
+        if (const std::string reason = why_not(choice, c.config.drafter);
+            !reason.empty() && spec_name(choice.spec) == spec_name(c.config.head))
+            draw_wrapped(c.style.colours.warn, reason);
     label(c.style, "Shadow heads",
           "Other heads evaluated in the same run, for the plane and the coverage. full, slimspec and "
           "microspec draft along the same text in rounds of their own (exact); aligned:slimspec drafts in "

@@ -119,9 +119,11 @@ void App::draw_palette() {
         });
     for (const std::string& file : settings_.recent_files)
         offer(fmt::format("Open recent: {}", short_name(file)), file, [this, file] { open_file(file); });
-    for (const HeadChoice& head : status_.heads)
-        offer(fmt::format("Head: {}", head.name), head.usable ? head.paper : head.why_not,
+    for (const HeadChoice& head : status_.heads) {
+        const std::string reason = why_not(head, config_.drafter);
+        offer(fmt::format("Head: {}", head.name), reason.empty() ? head.paper : reason,
               [this, &head] { config_.head = head.spec; });
+    }
     ImGui::SetNextItemWidth(-FLT_MIN);
     if (palette_requested_) ImGui::SetKeyboardFocusHere();
     palette_requested_ = false;

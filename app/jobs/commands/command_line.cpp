@@ -34,6 +34,11 @@ std::string escape_pattern(const std::string& path) {
 
 }  // namespace
 
+std::string why_not(const HeadChoice& head, const std::string& drafter) {
+    const auto found = head.lacking.find(drafter);
+    return found == head.lacking.end() ? head.why_not : found->second;
+}
+
 DrafterTraits find_traits(const std::vector<DrafterChoice>& choices, const std::string& drafter) {
     for (const DrafterChoice& choice : choices)
         if (choice.spec == drafter.substr(0, drafter.find(':'))) return choice.traits;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -148,8 +149,11 @@ struct HeadChoice {
     std::string paper;
     std::uint32_t rgb = 0;
     bool usable = true;
-    std::string why_not;  ///< "no weights file: run draftscope fit ..."
+    std::string why_not;                              ///< "no weights file: run draftscope fit ..."
+    std::map<std::string, std::string> lacking = {};  ///< drafter without weights of this head -> why_not
 };
+/// Returns why the head cannot run with a drafter; "" = it can.
+std::string why_not(const HeadChoice& head, const std::string& drafter);
 /// A drafter that the Session panel offers.
 struct DrafterChoice {
     std::string spec;

@@ -65,16 +65,23 @@ std::string shipped_artefact(const HeadSpec& spec, std::string_view head, const 
 }
 
 struct ShippedArtefacts {
-    bool any = false, joint = false;  ///< joint: the head has been trained with a drafter
+    bool any = false, joint = false;   ///< joint: the head has been trained with a drafter
+    std::vector<std::string> lacking;  ///< the demo model's drafters without a file of this head
 };
 ShippedArtefacts find_shipped(std::string_view head) {
     ShippedArtefacts found;
-    for (const DrafterInfo& drafter : drafter_registry())
-        for (const std::string& path : list_shipped(std::string(drafter.id)))
+    for (const DrafterInfo& drafter : drafter_registry()) {
+        const std::string id(drafter.id);
+        bool has_file = false;
+        for (const std::string& path : list_shipped(id))
             if (const auto artefact = HeadArtefact::open(path, head); artefact.ok()) {
-                found.any = true;
+                has_file = true;
                 found.joint = found.joint || artefact->info().joint;
             }
+        found.any = found.any || has_file;
+        if (!has_file && drafter.needs_weights && !find_asset("drafters/" + id).empty())
+            found.lacking.push_back(id);
+    }
     return found;
 }
 
@@ -156,6 +163,10 @@ HeadFiles find_artefacts(const HeadSpec& spec, const ArtefactSources& sources) {
             shipped_artefact(HeadSpec{std::string(rdk_suffix().id), {}}, rdk_suffix().id, sources.drafter_id);
     if (found.affinity_path.empty()) found.affinity_path = find_asset("heads/rdk.safetensors");
     return found;
+}
+
+std::string demo_heads_command(std::string_view drafter) {
+    return fmt::format("tools/make_head_artefacts.sh {}", drafter);
 }
 
 std::string demo_ranking_path() {
@@ -250,6 +261,10 @@ std::vector<HeadChoice> head_choices() {
             choice.why_not = "needs the recorded text: draftscope replay only";
         } else if (info.required_file == RequiredFile::fitted && !artefacts.any) {
             choice.why_not = fmt::format("no weights file: run draftscope fit {}", info.id);
+        } else if (info.required_file == RequiredFile::fitted) {
+            for (const std::string& drafter : artefacts.lacking)
+                choice.lacking.emplace(drafter, fmt::format("no weights file for {}: run {}", drafter,
+                                                            demo_heads_command(drafter)));
         } else if (info.accepts_ranking() && !ranking) {
             choice.why_not = fmt::format("needs {}", info.artefact);
         }

@@ -36,6 +36,8 @@ Status check_artefacts_used(std::span<const std::string> given, std::span<const 
 /// Returns the files for one head. A shipped weights file is used if its parameters agree with `spec`.
 /// Missing files stay ""; make_head() reports them.
 HeadFiles find_artefacts(const HeadSpec& spec, const ArtefactSources& sources);
+/// Returns the command that fits the heads of one of the demo model's drafters.
+std::string demo_heads_command(std::string_view drafter);
 /// Returns the path of the demo model's token ranking, which coverage uses; "" = none.
 std::string demo_ranking_path();
 /// Returns the path of the demo model's ranking from raw text, for heads that are ranked by it; "" = none.

@@ -144,6 +144,8 @@ Status resolve_head(ResolvedRun& run, bool replay) {
     const ArtefactSources sources = artefact_sources(run);
     if (choose) DS_TRY(find_head_candidates(run, replay));
     run.artefacts = find_artefacts(spec, sources);
+    if (run.demo_model && run.config.drafter == run.drafter_id && !run.drafter_path.empty())
+        run.artefacts.remedy = demo_heads_command(run.drafter_id);
     if (sources.synthetic.empty()) run.ranking_path = run.artefacts.ranking_path;
     if (run.ranking_path.empty() && run.demo_model) run.ranking_path = demo_ranking_path();
     DS_ASSIGN([[maybe_unused]] auto probe, make_head(spec, run.artefacts));

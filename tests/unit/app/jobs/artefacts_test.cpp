@@ -9,10 +9,12 @@
 #include <set>
 
 #include "app/jobs/resolve/resolve.h"
+#include "app/jobs/run/run_job.h"
 #include "engine/draft/registry.h"
 #include "engine/heads/artefact.h"
 #include "engine/heads/registry.h"
 #include "engine/heads/static_vocab.h"
+#include "tests/support/demo_model.h"
 #include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/unit/app/jobs/tiny_files.h"
@@ -198,10 +200,36 @@ TEST_F(Artefacts, HeadChoicesNameMissingFiles) {
     EXPECT_TRUE(choices["slimspec"].usable);
     EXPECT_EQ(choices["slimspec"].name, "SlimSpec (post-hoc)");
     EXPECT_EQ(choices["microspec"].name, "MicroSpec");
+    // A head with files for some drafters names how to make that of each other one.
+    EXPECT_EQ(why_not(choices["slimspec"], "eagle3"), "");
+    EXPECT_EQ(why_not(choices["slimspec"], "eagle2"),
+              "no weights file for eagle2: run tools/make_head_artefacts.sh eagle2");
+    EXPECT_EQ(why_not(choices["slimspec"], "ngram"), "");
+    EXPECT_EQ(why_not(choices["full"], "eagle2"), "");
+    EXPECT_EQ(why_not(choices["specvocab"], "eagle2"), choices["specvocab"].why_not);
     EXPECT_FALSE(choices["specvocab"].usable);
     EXPECT_EQ(choices["specvocab"].why_not, "no weights file: run draftscope fit specvocab");
     EXPECT_FALSE(choices["oracle"].usable);
     EXPECT_EQ(choices.size(), head_registry().size());
+}
+
+/// The demo's drafters have a script; a checkpoint of one's own needs a fit.
+TEST_F(Artefacts, MissingDemoHeadsNameTheirScript) {
+    ASSERT_TRUE(demo_model_present()) << demo_model_hint();
+    RunConfig config;
+    config.model = demo_model_path();
+    config.drafter = "eagle2";
+    config.head = "slimspec";
+    const auto message = [](const RunConfig& one) { return resolve_run(one).error().message; };
+    const std::string wanted = "make them with tools/make_head_artefacts.sh eagle2";
+    EXPECT_THAT(message(config), ::testing::HasSubstr(wanted));
+    config.head = "full";
+    config.shadow = "slimspec";
+    EXPECT_THAT(resolve_shadows(*resolve_run(config)).error().message, ::testing::HasSubstr(wanted));
+    config.shadow.clear();
+    config.head = "slimspec";
+    config.drafter = "eagle2:" + find_asset("drafters/eagle2");
+    EXPECT_THAT(message(config), ::testing::HasSubstr("make them with draftscope fit slimspec"));
 }
 
 TEST_F(Artefacts, RedistributionRequiresRejectionSampling) {

@@ -25,9 +25,11 @@ struct Case {
 const std::string heads_folder = std::string(DS_SOURCE_DIR) + "/assets/heads/";
 
 const Case listed_cases[] = {
-    {"eagle2", "slimspec", "depth=3,topk=4,nodes=12", 0},
-    {"eagle2", "dynaspec", "depth=3,topk=4,nodes=12", 1},
-    {"eagle2", "vocabtrim-t", "chain=4", 1},
+    {"eagle2", "fr-spec:v=8192", "depth=3,topk=4,nodes=12", 0},
+    {"eagle2", "full", "chain=4", 1},
+    {"eagle3", "slimspec", "depth=3,topk=4,nodes=12", 0},
+    {"eagle3", "dynaspec", "depth=3,topk=4,nodes=12", 1},
+    {"eagle3", "vocabtrim-t", "chain=4", 1},
     {"eagle3", "full", "depth=2,topk=3,nodes=8", 1},
     {"eagle3", "specvocab", "depth=3,topk=4,nodes=12", 1},
     {"eagle3", "coral", "chain=4", 0},
