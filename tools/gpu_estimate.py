@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Estimates how long GPU kernels, heads and rounds take for the shape of Llama-3.1-8B on an H200, beside the goals of
 docs/design/gpu.md. Nothing here was measured on a GPU: a time is the sum of bytes over bandwidth, chains of dependent
-memory accesses, and launch boundaries. Occupancy and loads in flight come from tools/sass_budgets.json.
+memory accesses, and launch boundaries. Occupancy, loads in flight and loads before the wait come from tools/sass_budgets.json.
 
 usage: tools/gpu_estimate.py                 prints the constants, the table and the parts of every row
        tools/gpu_estimate.py --write         writes it, and the machine profile of the same times in assets/profiles
@@ -46,7 +46,8 @@ CONTEXT = 300
 class Kernels:
     """What the code of the kernels does; the default is today's."""
     blocks: dict = field(default_factory=dict)  # blocks per multiprocessor
-    loads: dict = field(default_factory=dict)   # 16-byte loads in flight per thread
+    loads: dict = field(default_factory=dict)   # 16-byte loads of weights in flight per thread
+    early: dict = field(default_factory=dict)   # those of them that a thread asks for before it waits
     norm_turns: int = 1        # dependent turns of a thread over a row of 4,096
     rope_turns: int = 1
     attention_turns: int = 1   # of keys and values
@@ -89,14 +90,13 @@ def head_chunk(support):
 
 def current():
     files = json.loads(BUDGETS.read_text())["files"]
-    # One load for each eight rows is of activations, which are in L2.
-    named = {"few": ("matmul.cu", "matmul_kernel<1,1,16>", 1), "matmul1": ("matmul.cu", "matmul_kernel<1,1,4>", 1), "matmul2": ("matmul.cu", "matmul_kernel<2,1,4>", 2),
-             "head1": ("head.cu", "head_kernel<1,2>", 1), "head_small": ("head.cu", "head_kernel<1,1>", 1),
-             "head2": ("head.cu", "head_kernel<2,2>", 2), "router1": ("router.cu", "router_kernel<1>", 1),
-             "router2": ("router.cu", "router_kernel<2>", 2)}
-    found = {key: (files[file][name], tiles) for key, (file, name, tiles) in named.items()}
-    return Kernels(blocks={key: b["blocks"] for key, (b, _) in found.items()},
-                   loads={key: b["loads"] - tiles for key, (b, tiles) in found.items()}, chunk=head_chunk)
+    named = {"few": ("matmul.cu", "matmul_kernel<1,1,16>"), "matmul1": ("matmul.cu", "matmul_kernel<1,1,4>"),
+             "matmul2": ("matmul.cu", "matmul_kernel<2,1,4>"), "head1": ("head.cu", "head_kernel<1,2>"),
+             "head_small": ("head.cu", "head_kernel<1,1>"), "head2": ("head.cu", "head_kernel<2,2>"),
+             "router1": ("router.cu", "router_kernel<1>"), "router2": ("router.cu", "router_kernel<2>")}
+    found = {key: files[file][name] for key, (file, name) in named.items()}
+    return Kernels(blocks={key: b["blocks"] for key, b in found.items()}, loads={key: b["loads"] for key, b in found.items()},
+                   early={key: b["early"] for key, b in found.items()}, chunk=head_chunk)
 
 
 def first_version():
@@ -124,9 +124,12 @@ class Estimate:
         """A product that reads `size` bytes of weights once, by `blocks` blocks of eight warps. `idle` is the time before it in
         which memory is idle; None = weights are not known then. A kernel that overlaps asks for its first weights in that time."""
         resident = min(blocks, C["sms"] * self.k.blocks[name])
-        in_flight = min(resident * 8 * 32 * 16 * self.k.loads[name], size)
+        load = resident * 8 * 32 * 16  # bytes of one load of all threads
+        in_flight = min(load * self.k.loads[name], size)
         waves = -(-blocks // resident)
-        early = min(in_flight / C["bandwidth"], idle + self.k.boundary) if self.k.overlap and idle is not None else 0
+        early = 0
+        if self.k.overlap and idle is not None:
+            early = min(min(load * self.k.early[name], size) / C["bandwidth"], idle + self.k.boundary)
         group = C["group"] / (3 if self.k.one_barrier and not name.endswith("2") else 1)
         return size / min(C["bandwidth"], in_flight / C["turn"]) - early + C["ramp"] + (groups * waves * group if groups > 1 else 0)
 

@@ -6,8 +6,10 @@ usage: tools/sass_budget.py [FILE.cu ...]      all files of kernels/cuda, or som
        tools/sass_budget.py --write            accepts the figures of this compiler and writes the table of docs/design/gpu.md
 
 Budgets are in tools/sass_budgets.json, by file and kernel. `loads` is the least number of global loads that a thread has
-in flight: the longest run of them without a product, a store or a barrier in between, counting 16-byte loads only in
-products. `turns` is the most places of a loop without barriers where a load follows a store; each may wait for memory.
+in flight: the longest run of them without a product, a store or a barrier in between, counting weights only in
+products. `early` is the least number of them that stand before a wait for the previous kernel. `turns` is the most
+places of a loop without barriers where a load follows a store; each may wait for memory. `unfenced` is the most tickets
+(atomics that return a value) that follow a store with no fence in between.
 Exit codes: 0 within budget, 1 over budget, 2 a file does not compile, 77 skipped.
 """
 import argparse
@@ -84,7 +86,7 @@ INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)(
 
 
 def parse_sass(text):
-    """symbol -> loads and turns, of the output of `nvdisasm -c`."""
+    """symbol -> loads, early, turns and unfenced, of the output of `nvdisasm -c`."""
     functions, body, labels = {}, None, {}
     for line in text.splitlines():
         if match := re.match(r"^\.text\.(\w+):", line):
@@ -109,15 +111,35 @@ def is_store(code):
     return code.startswith(("STG.", "ST.E", "STS"))
 
 
-def figures_of(body, labels):
+def count_loads(body):
+    """loads and early. Products load their weights past L1 (.NA) or into shared memory, so that rows are not counted."""
     products = any(code.startswith("HMMA") for code, _ in body)
-    loads = run = 0
+    loads = early = run = since_wait = 0
     for code, _ in body:
         if is_load(code) or code.startswith("LDGSTS"):
-            run += not products or ".128" in code
+            counts = not products or ".NA" in code or code.startswith("LDGSTS")
+            run, since_wait = run + counts, since_wait + counts
             loads = max(loads, run)
+        elif code.startswith("ACQBULK"):
+            early, since_wait = max(early, since_wait), 0
         elif is_store(code) or code.startswith(("HMMA", "BAR")):
-            run = 0
+            run = since_wait = 0
+    return {"loads": loads, "early": early}
+
+
+def count_unfenced(body):
+    stored = unfenced = 0
+    for code, _ in body:
+        if code.startswith(("STG.", "ST.E")):
+            stored = 1
+        elif code.startswith("MEMBAR"):
+            stored = 0
+        elif code.startswith(("ATOMG", "ATOM.")):
+            unfenced += stored
+    return unfenced
+
+
+def figures_of(body, labels):
     ranges = []
     for last, (code, operands) in enumerate(body):
         target = re.search(r"`\((\.L_x_\d+)\)", operands)
@@ -131,7 +153,7 @@ def figures_of(body, labels):
             continue
         order = [is_store(code) for code in codes if is_load(code) or is_store(code)]
         turns = max(turns, sum(a and not b for a, b in zip(order, order[1:])))
-    return {"loads": loads, "turns": turns}
+    return {**count_loads(body), "turns": turns, "unfenced": count_unfenced(body)}
 
 
 def compile_file(nvcc, nvdisasm, source, folder):
@@ -150,17 +172,19 @@ def compile_file(nvcc, nvdisasm, source, folder):
     for symbol, figures in found.items():
         name = short_name(symbol)
         old = kernels.get(name, figures)
-        kernels[name] = {key: (min if key == "loads" else max)(value, old[key]) for key, value in figures.items()}
+        kernels[name] = {key: (min if key in ("loads", "early") else max)(value, old[key]) for key, value in figures.items()}
     return kernels
 
 
 def over_budget(name, figures, budget):
     """Sentences about the figures of a kernel that are worse than its budget."""
-    for key in ("registers", "shared", "spills", "turns"):
+    for key in ("registers", "shared", "spills", "turns", "unfenced"):
         if key in figures and figures[key] > budget[key]:
             yield f"{name}: {key} {figures[key]}, budget {budget[key]}"
     if "loads" in figures and figures["loads"] < budget["loads"]:
         yield f"{name}: {figures['loads']} loads in flight, budget at least {budget['loads']}"
+    if "early" in figures and figures["early"] < budget["early"]:
+        yield f"{name}: {figures['early']} loads before the wait for the previous kernel, budget at least {budget['early']}"
     blocks = blocks_per_sm(figures["registers"], budget["threads"], figures["shared"] + budget["dynamic"])
     if blocks < budget["blocks"]:
         yield f"{name}: {blocks} blocks per multiprocessor, budget at least {budget['blocks']}"
@@ -168,13 +192,13 @@ def over_budget(name, figures, budget):
 
 def table(budgets):
     lines = [f"nvcc {budgets['nvcc']}, sm_90. Spills in bytes, shared memory in KB with the dynamic part for heads of 128.\n\n",
-             "| kernel | threads | registers | blocks per SM | shared | spills | loads in flight | turns |\n",
-             "| --- | --: | --: | --: | --: | --: | --: | --: |\n"]
+             "| kernel | threads | registers | blocks per SM | shared | spills | loads in flight | loads before the wait | turns |\n",
+             "| --- | --: | --: | --: | --: | --: | --: | --: | --: |\n"]
     for file, kernels in budgets["files"].items():
         for name, b in kernels.items():
             if b.get("shown"):
                 lines.append(f"| `{file}` `{name}` | {b['threads']} | {b['registers']} | {b['blocks']} | "
-                             f"{(b['shared'] + b['dynamic']) / 1024:.1f} | {b['spills']} | {b['loads']} | {b['turns']} |\n")
+                             f"{(b['shared'] + b['dynamic']) / 1024:.1f} | {b['spills']} | {b['loads']} | {b['early']} | {b['turns']} |\n")
     return "".join(lines)
 
 
@@ -214,7 +238,7 @@ def main():
         return SKIPPED
     nvdisasm = find_nvdisasm()
     if not nvdisasm:
-        print("sass_budget: `loads` and `turns` are not checked, because nvdisasm was not found (pip install nvidia-cuda-nvdisasm)")
+        print("sass_budget: `loads`, `early`, `turns` and `unfenced` are not checked, because nvdisasm was not found (pip install nvidia-cuda-nvdisasm)")
     files = arguments.files or sorted(path.name for path in (ROOT / "kernels/cuda").glob("*.cu"))
     try:
         with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -18,14 +18,15 @@ inline constexpr int chunk = 32;
 inline constexpr int tile_outputs = 16;
 inline constexpr int tile_rows = 8;
 
-/// Weights are read once and should not evict activations from L1.
+/// Weights are read once and should not evict activations from L1. Not through the read-only path (`.nc`),
+/// whose loads ptxas moves behind griddepcontrol.wait.
 __device__ __forceinline__ uint4 load_weights(const half_t* from) {
 #if defined(DS_SIMT_HOST)
     simt::show(from);
     return *reinterpret_cast<const uint4*>(from);
 #else
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+    asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(from));
     return v;
