@@ -177,7 +177,7 @@ def table(runner, suite, temperature, drafter):
          if same_texts else "replay and live run sampled other texts (--limit differs), so their rounds were not compared."),
         "",
         "| head | tau, replay | tau, live | rho_tau | nu | kappa | predicted x full | measured x full | "
-        "unexplained | x none | active rows | coverage % | mass % |",
+        "unexplained | x AR | active rows | coverage % | mass % |",
         "| --- " * 13 + "|",
     ]
     for head in heads:

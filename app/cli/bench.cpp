@@ -209,7 +209,7 @@ std::string against_best_text(const BenchReport& report, std::size_t m) {
 }
 
 std::string method_table(const BenchReport& report) {
-    std::vector<std::string> header = {"method", "prompts",     "tau",    "tok/s", "x none",
+    std::vector<std::string> header = {"method", "prompts",     "tau",    "tok/s", "x AR",
                                        "SD",     "prefill too", "x best", "rows",  "text"};
     if (!report.samples.plain) header[4] = header[6] = "-";
     std::vector<std::vector<std::string>> rows;
@@ -274,7 +274,7 @@ std::string method_reads(const BenchReport& report) {
 /// plain decoding.
 std::string matrix(const BenchReport& report) {
     if (report.table.tasks.size() < 2) return {};
-    std::vector<std::string> header = {report.samples.plain ? "x none by task" : "tok/s by task"};
+    std::vector<std::string> header = {report.samples.plain ? "x AR by task" : "tok/s by task"};
     for (const std::string& task : report.table.tasks) header.push_back(task.empty() ? "-" : task);
     header.insert(header.end(), {"mean of tasks", "tau, mean of tasks"});
     std::vector<std::vector<std::string>> rows;
@@ -310,7 +310,7 @@ bool has_tie_with_best(const BenchReport& report) {
 }
 
 void print_bench(const BenchReport& report) {
-    print("{}{}  {}  {} threads  batch {}  {}  T0\n\n", report.target,
+    print("{}{}  {}  {} threads  batch {}  {}  tier 0\n\n", report.target,
           report.synthetic ? " (SYNTHETIC weights)" : "", report.precision, report.threads, report.batch,
           report.temperature > 0 ? fmt::format("T={:g}", report.temperature).c_str() : "greedy");
     if (report.acceptance != "real")

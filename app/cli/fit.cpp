@@ -141,7 +141,8 @@ void add_size_options(CLI::App& command, FitConfig& config) {
         "-v,--vocabulary", options.v,
         head_names(&FitRecipe::takes_size) + ": tokens kept (our default: a quarter of the vocabulary)");
     add_shown(command, "--alpha", options.alpha,
-              head_names(&FitRecipe::solves_size) + ": weight of coverage against cost")
+              head_names(&FitRecipe::solves_size) +
+                  ": weight of coverage against cost; not the overlap alpha of replay --overlap")
         ->check(CLI::Range(0.0, 1.0));
     command.add_flag("--int8", options.int8,
                      head_names(&FitRecipe::trains_by_divergence) +
@@ -202,7 +203,8 @@ void add_training_options(CLI::App& command, FitConfig& config) {
     command.add_option("--tree", config.tree, "tree of the drafted rows");
     command.add_flag("--joint", config.joint,
                      head_names(&FitRecipe::trains_by_divergence) +
-                         ": also train the drafter (eagle2, eagle3), as the papers do");
+                         ": also train the drafter (eagle2, eagle3), on from its weights; the papers train "
+                         "both from scratch");
     add_shown(command, "--joint-epochs", config.joint_options.epochs, "epochs over the texts (our default)")
         ->check(CLI::Range(1, 1000));
     add_shown(command, "--joint-batch", config.joint_options.batch, "texts per step (our default)")

@@ -248,7 +248,7 @@ std::string category_table(const ReplayReport& report) {
 
 /// Returns the table of alpha, the overlap of draft and target distributions; "" if not requested.
 std::string overlap_table(const ReplayReport& report, const std::vector<ReplayStats>& tallies) {
-    std::vector<std::string> header = {fmt::format("chain={}", report.levels), "alpha", "tokens", "x none"};
+    std::vector<std::string> header = {fmt::format("chain={}", report.levels), "alpha", "tokens", "x AR"};
     for (int level = 1; level <= report.levels; ++level) header.push_back(fmt::format("alpha {}", level));
     std::vector<std::vector<std::string>> rows;
     bool any = false;

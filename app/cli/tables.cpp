@@ -8,6 +8,7 @@
 
 #include "app/cli/cli.h"
 #include "base/phase_names.h"
+#include "base/tier_text.h"
 #include "capture/acceptance_by_depth.h"
 #include "capture/machine_facts.h"
 #include "capture/queries.h"
@@ -132,7 +133,8 @@ std::string excluded_text(const Snapshot& snapshot, RowId run_id) {
 
 std::string setup_text(const RunRow& run) {
     return fmt::format("{}  drafter {}  head {}  tree {}  {}  {} threads  {}\n", run.target, run.drafter,
-                       run.head.empty() ? "-" : run.head, run.tree, run.precision, run.threads, run.tier);
+                       run.head.empty() ? "-" : run.head, run.tree, run.precision, run.threads,
+                       tier_text(run.tier));
 }
 
 void print_losses(const Snapshot& snapshot, RowId run_id) {

@@ -15,6 +15,7 @@
 #include "app/gui/shell/png.h"
 #include "app/gui/shell/theme.h"
 #include "base/did_you_mean.h"
+#include "base/tier_text.h"
 
 namespace draftscope {
 namespace {
@@ -94,7 +95,7 @@ std::string sweep_subtitle(const SweepView& sweep) {
 std::string subtitle(const RunRow& run, const Plot& plot, const Snapshot& snapshot,
                      const std::optional<std::size_t>& round) {
     std::string text = fmt::format("{}  ·  {}  ·  {}  ·  {}  ·  {}", run.target, run.drafter,
-                                   run.head.empty() ? "no head" : run.head, run.tree, run.tier);
+                                   run.head.empty() ? "no head" : run.head, run.tree, tier_text(run.tier));
     if (run.synthetic) text += "  ·  SYNTHETIC weights";
     if (run.acceptance != "real") text += "  ·  acceptance " + run.acceptance;
     if (std::string_view(plot.name) == "tree" && round) {

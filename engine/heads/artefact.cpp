@@ -63,13 +63,13 @@ class Metadata {
 Result<ArtefactInfo> read_info(const WeightSource& file) {
     const Metadata metadata(file);
     if (metadata.text("format") != format_name)
-        return bad_input("{}: not a head artefact: metadata 'format' is \"{}\", expected \"{}\"", file.path(),
+        return bad_input("{}: not head weights: metadata 'format' is \"{}\", expected \"{}\"", file.path(),
                          printable(metadata.text("format")), format_name);
     const auto version = number<int>(metadata.text("version"));
     if (!version || *version < 1) return metadata.wrong("version", "a whole number above 0");
     if (*version > format_version)
         return bad_input(
-            "{}: head artefact version {} is too new, this "
+            "{}: head weights of version {} are too new, this "
             "program reads up to {}; update the program",
             file.path(), *version, format_version);
     ArtefactInfo info;
@@ -114,7 +114,7 @@ Result<HeadArtefact> HeadArtefact::open(const std::string& path, std::string_vie
     DS_ASSIGN(std::shared_ptr<const WeightSource> file, open_safetensors(path));
     DS_ASSIGN(ArtefactInfo info, read_info(*file));
     if (info.head != head)
-        return bad_input("{}: artefact of head {}, expected head {}", path, printable(info.head), head);
+        return bad_input("{}: weights of head {}, expected head {}", path, printable(info.head), head);
     return HeadArtefact(std::move(info), std::move(file));
 }
 

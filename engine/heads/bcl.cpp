@@ -95,7 +95,8 @@ namespace {
 
 // Default of the published command line; the cost in bytes is ours.
 constexpr HeadParam bcl_params[] = {
-    {"alpha", 0.5, 0, 1, false, "weight of coverage against cost when solving for the size"},
+    {"alpha", 0.5, 0, 1, false,
+     "weight of coverage against cost when solving for the size; not the overlap alpha"},
     {"bytes", 0, 0, 1, true, "1: cost in bytes moved instead of the paper's FLOPs"},
     eos_param,
     softmax_param,

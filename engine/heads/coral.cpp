@@ -39,7 +39,7 @@ class CoralHead final : public ClusterHead {
 
 // The paper only states the router's shape. Groups, their number and how many are read are not confirmed.
 constexpr HeadParam coral_params[] = {
-    {"groups", 0, 1, 1 << 16, true, "groups of the vocabulary; default: the artefact's (16)"},
+    {"groups", 0, 1, 1 << 16, true, "groups of the vocabulary; default: the file's (16)"},
     {"active", 0, 1, 1 << 16, true, "groups read per row; default: a quarter"},
     share_param,
     eos_param,

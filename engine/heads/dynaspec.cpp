@@ -80,8 +80,8 @@ class DynaSpecHead final : public ClusterHead {
 // The paper keeps the full budget for two steps, then decays it to a minimum. The text that we have lacks its
 // formula and numbers.
 constexpr HeadParam dynaspec_params[] = {
-    {"clusters", 0, 1, 1 << 16, true, "clusters of the vocabulary; default: the artefact's"},
-    {"r", 0, 1, 1 << 16, true, "width of the router; default: the artefact's"},
+    {"clusters", 0, 1, 1 << 16, true, "clusters of the vocabulary; default: the file's"},
+    {"r", 0, 1, 1 << 16, true, "width of the router; default: the file's"},
     {"kmax", 0, 1, 1 << 16, true, "clusters per row at the first draft steps; default: a quarter"},
     {"kmin", 0, 1, 1 << 16, true, "minimum of clusters per row; default: a sixteenth"},
     {"flat", 2, 0, 64, false, "draft steps with all kmax clusters"},

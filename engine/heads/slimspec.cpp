@@ -33,7 +33,7 @@ class SlimSpecHead final : public LinearLmHead {
 
 constexpr HeadParam slimspec_params[] = {
     {"rank", 0, 1, 1 << 20, false,
-     "rank of the head, or of its W_down per draft level (72/36); default: the artefact's (the paper: d/8)",
+     "rank of the head, or of its W_down per draft level (72/36); default: the file's (the paper: d/8)",
      true},
     softmax_param,
 };

@@ -184,7 +184,7 @@ class SpecVocabHead final : public LmHead {
 
 constexpr HeadParam specvocab_params[] = {
     {"rank", 0, 1, 1 << 20, false,
-     "rank of the speculator, or of its W_down per draft level; default: the artefact's (the paper: d/8, "
+     "rank of the speculator, or of its W_down per draft level; default: the file's (the paper: d/8, "
      "d/16)",
      true},
     {"k", 2048, 1, 1 << 20, false, "candidates per row, or a list per draft level (2048/1024)", true},

@@ -9,7 +9,7 @@ namespace {
 
 // Fitting determines these parameters; a given size must match the artefact.
 constexpr HeadParam vocabtrim_t_params[] = {
-    {"v", 0, 1, 1 << 20, true, "tokens kept; default: as many as the artefact has"},
+    {"v", 0, 1, 1 << 20, true, "tokens kept; default: as many as its file has"},
     eos_param,
     softmax_param,
 };

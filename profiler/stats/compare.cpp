@@ -10,6 +10,7 @@
 
 #include "base/format_count.h"
 #include "base/phase_names.h"
+#include "base/tier_text.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
 #include "profiler/stats/compare_pairs.h"
@@ -268,8 +269,8 @@ void warn(Comparison& c) {
         c.warnings.push_back("the runs also differ in " + further +
                              "; the result shows their combined effect");
     if (c.a.tier != "T0" || c.b.tier != "T0")
-        c.warnings.push_back("times were measured at " + c.a.tier + " / " + c.b.tier +
-                             ", which slows the run; report only T0 speeds");
+        c.warnings.push_back("times were measured at " + tier_text(c.a.tier) + " / " + tier_text(c.b.tier) +
+                             ", which slows the run; report only speeds of tier 0");
     if (c.a.synthetic || c.b.synthetic)
         c.warnings.push_back("synthetic weights: costs are real, acceptance is not");
     for (const RunRow* run : {&c.a, &c.b})

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/format_count.h"
+#include "base/tier_text.h"
 
 namespace draftscope {
 
@@ -49,7 +50,7 @@ std::string compare_side(char letter, const RunRow& run, const std::vector<RowId
                                               : fmt::format("run {}", run.id);
     return fmt::format("{}  {}  drafter {}  head {}  tree {}  {}  {}  {}{}{}", letter, which, run.drafter,
                        run.head.empty() ? "-" : run.head, run.tree, run.precision,
-                       format_count(run.threads, "thread"), run.tier,
+                       format_count(run.threads, "thread"), tier_text(run.tier),
                        run.synthetic ? "  synthetic weights" : "",
                        run.acceptance != "real" ? "  ACCEPTANCE REPLAYED" : "");
 }

@@ -95,7 +95,7 @@ int run(std::size_t prompt_count, int tokens, kernels::Precision precision, cons
     fmt::print("{} prompts x {} tokens, {}, tree {}, head full, 2 threads\n\n", prompt_count, tokens,
                kernels::to_text(precision), DecodeCase().tree);
     fmt::print(
-        "| target | drafter | sampling | batch | tau | tok/s | against none | equal to autoregressive |\n"
+        "| target | drafter | sampling | batch | tau | tok/s | x AR | equal to autoregressive |\n"
         "| --- | --- | --- | --: | --: | --: | --: | --- |\n");
     int differing = 0;
     if (wanted.empty() || wanted == "demo") {

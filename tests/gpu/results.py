@@ -75,7 +75,7 @@ def bench_part(name, report):
         rows.append([method["method"], f"{tau:.3f}", f"{rate:.1f}", f"{1e3 * tau / rate:.3f}" if rate else "-",
                      f"{speedup:.3f}" if isinstance(speedup, (int, float)) else "-"])
     head = f"### {name}: {report['target']}, acceptance {report['acceptance']}\n\n"
-    return head + table(["method", "tau", "tok/s", "ms a round", "x none"], rows)
+    return head + table(["method", "tau", "tok/s", "ms a round", "x AR"], rows)
 
 
 def run_part(name, run):

@@ -77,7 +77,7 @@ def goes_on(session):
     assert both["fit"]["texts"] == len(PROMPTS) + len(OTHERS) and both["fit"]["kl_start"] > 0 and "kl_closed_form" not in both["fit"], both["fit"]
     listed = lambda name: prompts_of(session.folder / name)
     assert set(listed("both.safetensors")) > set(listed("first.safetensors")) == set(listed("again.safetensors"))
-    for head, more, problem in (("specvocab", start, "artefact of head slimspec"), ("vocabtrim-t", start, "--start has no effect"), ("slimspec", [*start, "--rank", "24"], "--rank")):
+    for head, more, problem in (("specvocab", start, "weights of head slimspec"), ("vocabtrim-t", start, "--start has no effect"), ("slimspec", [*start, "--rank", "24"], "--rank")):
         error = session.run(*session.words(head, "never.safetensors", more=[*more, "--quiet"]), code=2).stderr
         assert problem in error, error
     error = session.run(*session.words("slimspec", "never.safetensors", drafter="eagle2", more=[*start, "--quiet"]), code=2).stderr

@@ -238,7 +238,7 @@ class Router(nn.Module):
 
 
 class Routing(Task):
-    """A router learns which groups hold one of the full head's best tokens, by binary cross-entropy (DynaSpec, section 3.3)."""
+    """A router learns which groups hold one of the full head's best tokens, by binary cross-entropy (DynaSpec, section 4.2)."""
 
     what, before, after = "BCE", "bce_before", "bce_after"
     betas = 0.9, 0.95

@@ -10,6 +10,7 @@
 #include "app/gui/panels/widgets.h"
 #include "app/gui/shell/app.h"
 #include "app/gui/shell/layout.h"
+#include "base/tier_text.h"
 #include "capture/queries.h"
 
 /// The bars around the panels: menu bar, toolbar, banners and status line.
@@ -373,7 +374,7 @@ void App::draw_status_line() {
         std::string right = snapshot_->source.empty() ? "live" : short_name(snapshot_->source);
         if (unsaved > 0) right += fmt::format("  ·  {} round{} not saved", unsaved, unsaved == 1 ? "" : "s");
         if (run != nullptr)
-            right += fmt::format("  ·  {}  ·  {}", run->tier, losses_text(*snapshot_, run->id));
+            right += fmt::format("  ·  {}  ·  {}", tier_text(run->tier), losses_text(*snapshot_, run->id));
         right += fmt::format("  ·  {}", state_text(status_.state));
         const float width = ImGui::CalcTextSize(right.c_str()).x;
         const TextColour colour(style_.colours.text_dim);
@@ -382,9 +383,10 @@ void App::draw_status_line() {
         show_tooltip(style_, status_.capability_details);
         ImGui::SameLine(ImGui::GetWindowWidth() - width - ImGui::GetStyle().WindowPadding.x);
         ImGui::TextUnformatted(right.c_str());
-        show_tooltip(style_,
-                     "The capture's source, the measurement tier (compare speeds only at T0), the records "
-                     "that were lost, and the engine's state.");
+        show_tooltip(
+            style_,
+            "The capture's source, the measurement tier (compare speeds only at tier 0), the records "
+            "that were lost, and the engine's state.");
     }
     ImGui::End();
 }

@@ -104,8 +104,8 @@ TEST_F(BenchCommand, WritesOneDocument) {
 TEST_F(BenchCommand, PrintsMethodsAgainstPlainDecodingAndByTask) {
     const ProcessResult done = bench({"--heads", "full"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
-    for (const char* part : {"x none", "eagle2 x full", "x none by task", "mean of tasks", "noise floor",
-                             "best", "same", "greedy"})
+    for (const char* part : {"tier 0", "x AR", "eagle2 x full", "x AR by task", "mean of tasks",
+                             "noise floor", "best", "same", "greedy"})
         EXPECT_NE(done.out.find(part), std::string::npos) << part << "\n" << done.out;
 }
 

@@ -218,6 +218,7 @@ TEST_F(Artefacts, MissingDemoHeadsNameTheirScript) {
     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
     RunConfig config;
     config.model = demo_model_path();
+    config.prompt = "hello";
     config.drafter = "eagle2";
     config.head = "slimspec";
     const auto message = [](const RunConfig& one) { return resolve_run(one).error().message; };

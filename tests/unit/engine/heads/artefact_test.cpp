@@ -77,7 +77,7 @@ TEST_F(Artefact, RejectsOtherHeadOrFormat) {
     EXPECT_THAT(error_message("slimspec"), ::testing::HasSubstr("draftscope fit slimspec"));
     save(LmHeadFixture::info("specvocab"), slim());
     EXPECT_THAT(error_message("slimspec"),
-                ::testing::HasSubstr("artefact of head specvocab, expected head slimspec"));
+                ::testing::HasSubstr("weights of head specvocab, expected head slimspec"));
     artefacts_.artefact_path = "/nowhere/file.safetensors";
     EXPECT_THAT(error_message("slimspec"), ::testing::HasSubstr("/nowhere/file.safetensors"));
     ScratchFolder folder;
@@ -87,7 +87,7 @@ TEST_F(Artefact, RejectsOtherHeadOrFormat) {
         EXPECT_TRUE(save_safetensors(artefacts_.artefact_path, tensors.list(), metadata).ok());
         return error_message("slimspec");
     };
-    EXPECT_THAT(with({}), ::testing::HasSubstr("not a head artefact"));
+    EXPECT_THAT(with({}), ::testing::HasSubstr("not head weights"));
     EXPECT_FALSE(is_head_artefact(artefacts_.artefact_path));
     std::map<std::string, std::string> good = {{"format", "draftscope-head"},
                                                {"version", "1"},

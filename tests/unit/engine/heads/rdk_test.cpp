@@ -167,7 +167,7 @@ TEST_F(Rdk, RejectsInvalidAffinities) {
                 ::testing::HasSubstr("'neighbours' is missing"));
     save_affinity(LmHeadFixture::info("slimspec"), tensors_);
     EXPECT_THAT(error_message("full+rdk"),
-                ::testing::HasSubstr("artefact of head slimspec, expected head rdk"));
+                ::testing::HasSubstr("weights of head slimspec, expected head rdk"));
 }
 
 }  // namespace
