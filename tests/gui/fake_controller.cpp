@@ -10,7 +10,14 @@ FakeController::FakeController() {
     status_.heads = {{"full", "Full head", "reference", 0x999999, true, ""},
                      {"fr-spec:v=8192", "FR-Spec", "FR-Spec, 2025", 0xE69F00, true, ""},
                      {"slimspec:rank=72", "SlimSpec", "SlimSpec", 0x009E73, false,
-                      "no artefact for this head: run draftscope fit slimspec"}};
+                      "no weights file: run draftscope fit slimspec"},
+                     {"coral",
+                      "CORAL",
+                      "CORAL",
+                      0xCC79A7,
+                      true,
+                      "",
+                      {{"eagle2", "no weights file for eagle2: run tools/make_head_artefacts.sh eagle2"}}}};
     status_.drafters = {{"eagle2", "EAGLE-2", true, ""},
                         {"ngram", "Prompt lookup", true, ""},
                         {"none", "none (autoregressive)", true, ""}};

@@ -1,7 +1,9 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <imgui_internal.h>
 
 #include <cmath>
+#include <utility>
 
 #include "base/log.h"
 #include "tests/gui/harness.h"
@@ -63,6 +65,20 @@ TEST_F(Panels, ListsUseCommandLineNamesOfHeadsAndDrafters) {
     }));
     EXPECT_EQ(window.app().config().head, "fr-spec:v=8192");
     EXPECT_EQ(window.app().config().drafter, "ngram");
+}
+
+TEST_F(Panels, HeadsAreOfferedWithDraftersThatHaveTheirWeights) {
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->SetRef(ctx->WindowInfo("//###session/##scroll").ID);
+        for (const auto& [drafter, disabled] : {std::pair("eagle2", true), {"ngram", false}}) {
+            ctx->ItemClick("##drafter");
+            ctx->ItemClick(fmt::format("//$FOCUSED/{}", drafter).c_str());
+            ctx->ItemClick("##head");
+            IM_CHECK_EQ((ctx->ItemInfo("//$FOCUSED/coral").ItemFlags & ImGuiItemFlags_Disabled) != 0,
+                        disabled);
+            ctx->ItemClick("//$FOCUSED/full");
+        }
+    }));
 }
 
 }  // namespace
