@@ -39,6 +39,12 @@ struct HeadTraits {
     bool operator==(const HeadTraits&) const = default;
 };
 
+/// Why replays and shadows with HeadTraits::tree_candidates are estimates, and how far off they were.
+/// docs/MEASUREMENTS.md has the measurement.
+inline constexpr std::string_view tree_candidates_note =
+    "the head takes candidates from every node of a live tree, but here the target's tokens are known along "
+    "one path only (demo, eagle3, tree of 12 nodes: tau is N % too low)";
+
 /// Key in `config_json`: an object from each head of the run to its traits. It holds no prompt text.
 inline constexpr std::string_view head_traits_key = "head_traits";
 /// Returns the value of that key as JSON.

@@ -10,8 +10,11 @@
 #include "capture/capture.h"
 
 /// Numbers derived from a snapshot, with the same definitions as the SQL views of the capture file:
-/// - Step time = end - start - paused. A step counts if it is not excluded. Phases, shares, remainder, T_head
-///   and T_non-head are over sampled steps: those whose spans were recorded (StepRow::sampled).
+/// - Acceptance (rounds, tau, per depth, coverage) is over all rounds. Times and speeds are over the steps
+///   that count (StepRow::time_counts) and the tokens committed in them. Other heads draft between the
+///   steps, so no step's time includes them.
+/// - Step time = end - start - paused. Phases, shares, remainder, T_head and T_non-head are over sampled
+///   steps: those whose spans were recorded (StepRow::sampled).
 /// - Spans of one step, thread and lane nest by their intervals. Self time = duration - that of the direct
 ///   children. A phase's time in a step is the sum of the self times of its spans. Spans without a step don't
 ///   count.
@@ -25,10 +28,10 @@
 ///   / summed time of those steps. First-class phases are listed even with count 0, in `sort` order.
 /// - v_head: rows grouped by run, head, mode. Acceptance (rounds, tau, coverage, covered_mass) and the cost
 ///   in rows and bytes use all rows, so that all heads are compared on the same texts. `T_head` is the mean
-///   head_ns over the rows whose times count: rows of sampled steps that are not excluded, rows without a
-///   round, and, for modes other than drive, rows of `shadow` steps. `tau` = committed / rows, coverage =
-///   covered / committed, covered_mass = mean of the present values. profiler/stats/head_costs.h has the
-///   ratios to the full head.
+///   head_ns over the rows whose times count: of mode drive, rows of sampled steps that count; of other
+///   modes, rows of all steps but the warm-up, and rows without a round. `tau` = committed / rows;
+///   calibration rows, a few of each text, have none. coverage = covered / committed, covered_mass = mean of
+///   the present values. profiler/stats/head_costs.h has the ratios to the full head.
 namespace draftscope {
 
 inline constexpr int max_phases = 32;
@@ -57,8 +60,7 @@ struct PhaseStats {
     double share = 0;                      ///< exposed time / summed time of the sampled steps
     double gb_per_s = 0;                   ///< bytes / total; 0 if bytes are unknown
 };
-/// Returns the statistics of each phase. Excluded steps (warm-up, paused, shadow) are left out, as in
-/// v_phase.
+/// Returns the statistics of each phase over the steps that count, as in v_phase.
 std::vector<PhaseStats> phase_stats(const Snapshot& snapshot, RowId run_id);
 
 /// Returns how the run's text relates to the target's: "exact", "distribution" or "lossy". "exact" is the
@@ -70,16 +72,13 @@ std::string_view losslessness(const RunRow& run);
 struct RunTotals {
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0, generated = 0, steps = 0;
     std::int64_t excluded_warmup = 0, excluded_paused = 0, excluded_shadow = 0;
-    /// Time of the steps without and with shadow work. Paused time is excluded.
-    TimeNs decode_ns = 0, shadow_ns = 0;
-    std::int64_t shadow_committed = 0;  ///< part of `committed` in steps with shadow work
+    TimeNs decode_ns = 0;  ///< time of all steps, paused time excluded
     TimeNs prefill_ns = 0;
-    TimeNs counted_ns = 0;               ///< part of decode_ns in steps that are not excluded
+    TimeNs counted_ns = 0;               ///< part of decode_ns in steps whose time counts
     std::int64_t counted_committed = 0;  ///< tokens committed in counted_ns
     double tau = 0;                      ///< committed / rounds; 0 without rounds
     double tau_unclipped = 0;            ///< 1 + accepted / rounds; 0 without rounds
-    /// counted_committed / counted_ns, so that calibration and pauses don't lower it; 0 if every step is
-    /// excluded.
+    /// counted_committed / counted_ns, so that pauses don't lower it; 0 if no step counts.
     double tokens_per_second = 0;
     /// Speed including prefill: all generated tokens over prefill_ns plus the time of all rounds at
     /// tokens_per_second. Both speeds thus use the same steps.
@@ -104,9 +103,10 @@ struct HeadStats {
     std::string head;
     HeadMode mode = HeadMode::drive;
     std::int64_t rounds = 0, timed_rounds = 0;
-    double tau = 0, tau_unclipped = 0;
+    double tau = 0, tau_unclipped = 0;  ///< 0 for calibration rows, which exist in a few rounds only
     std::optional<double> coverage, covered_mass;
     double active_rows = 0;
+    std::optional<double> row_tokens;  ///< absent in older captures
     double bytes_per_round = 0, flops_per_round = 0;
     /// Bytes per round / calls of the driving head per round; 0 = no calls recorded.
     double bytes_per_call = 0;

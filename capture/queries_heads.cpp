@@ -13,9 +13,9 @@ struct HeadSums {
     std::string head;
     HeadMode mode = HeadMode::drive;
     std::int64_t rounds = 0, timed = 0, accepted = 0, committed = 0, covered = 0, bytes = 0, flops = 0,
-                 mass_rounds = 0;
+                 mass_rounds = 0, own_rounds = 0;
     TimeNs head_ns = 0;
-    double active_rows = 0, mass = 0;
+    double active_rows = 0, row_tokens = 0, mass = 0;
 };
 
 HeadSums& sums_for(std::vector<HeadSums>& sums, const HeadEvalRow& row) {
@@ -36,6 +36,10 @@ void add(HeadSums& of, const HeadEvalRow& row, bool timed) {
     of.bytes += row.bytes;
     of.flops += row.flops;
     of.active_rows += row.active_rows;
+    if (row.row_tokens) {
+        of.row_tokens += *row.row_tokens;
+        ++of.own_rounds;
+    }
     if (row.covered_mass) {
         of.mass += *row.covered_mass;
         ++of.mass_rounds;
@@ -56,14 +60,17 @@ HeadStats make_stats(const HeadSums& of, double calls_per_round) {
     row.mode = of.mode;
     row.rounds = of.rounds;
     row.timed_rounds = of.timed;
-    row.tau = static_cast<double>(of.committed) / rounds;
-    row.tau_unclipped = 1 + static_cast<double>(of.accepted) / rounds;
+    if (of.mode != HeadMode::calibration) {
+        row.tau = static_cast<double>(of.committed) / rounds;
+        row.tau_unclipped = 1 + static_cast<double>(of.accepted) / rounds;
+    }
     row.active_rows = of.active_rows / rounds;
     row.bytes_per_round = static_cast<double>(of.bytes) / rounds;
     row.flops_per_round = static_cast<double>(of.flops) / rounds;
     if (calls_per_round > 0) row.bytes_per_call = row.bytes_per_round / calls_per_round;
     row.head_ns_per_round = ratio(static_cast<double>(of.head_ns), static_cast<double>(of.timed)).value_or(0);
     row.coverage = ratio(static_cast<double>(of.covered), static_cast<double>(of.committed));
+    row.row_tokens = ratio(of.row_tokens, static_cast<double>(of.own_rounds));
     row.covered_mass = ratio(of.mass, static_cast<double>(of.mass_rounds));
     return row;
 }
@@ -72,7 +79,7 @@ HeadStats make_stats(const HeadSums& of, double calls_per_round) {
 double head_calls_per_round(const Snapshot& snapshot, RowId run_id) {
     std::int64_t rounds = 0, calls = 0;
     for (const StepEntry& step : snapshot.steps) {
-        if (step.row.run_id != run_id || step.row.excluded != Excluded::no || !step.row.sampled) continue;
+        if (step.row.run_id != run_id || !step.row.time_counts() || !step.row.sampled) continue;
         rounds += step.rounds.count;
         calls += step.head_calls;
     }
@@ -92,8 +99,8 @@ std::optional<std::size_t> round_index(const Snapshot& snapshot, RowId round_id)
 bool time_counts(const Snapshot& snapshot, HeadMode mode, std::optional<std::size_t> round) {
     if (!round) return true;
     const StepRow& step = snapshot.steps[snapshot.rounds[*round].step_index].row;
-    if (mode == HeadMode::drive) return step.excluded == Excluded::no && step.sampled;
-    return step.excluded == Excluded::no || step.excluded == Excluded::shadow;
+    if (mode == HeadMode::drive) return step.time_counts() && step.sampled;
+    return step.excluded != Excluded::warmup;
 }
 
 std::vector<HeadStats> head_stats(const Snapshot& snapshot, RowId run_id) {

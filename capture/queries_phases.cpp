@@ -222,7 +222,7 @@ void RunSamples::update(const Snapshot& snapshot, RowId run_id) {
     drop_from(next);
     for (std::uint32_t i = next; i < snapshot.steps.size(); ++i) {
         const StepEntry& step = snapshot.steps[i];
-        if (step.row.run_id != run_id || step.row.excluded != Excluded::no) continue;
+        if (step.row.run_id != run_id || !step.row.time_counts()) continue;
         steps_.push_back(i);
         step_ns_.push_back(step.row.busy_ns());
         if (step.row.sampled) sampled_ns_ += step_ns_.back();

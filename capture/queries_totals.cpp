@@ -43,8 +43,8 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
         const StepRow& step = entry.row;
         if (step.run_id != run_id) continue;
         ++out.steps;
-        (step.excluded == Excluded::shadow ? out.shadow_ns : out.decode_ns) += step.busy_ns();
-        if (step.excluded == Excluded::no) out.counted_ns += step.busy_ns();
+        out.decode_ns += step.busy_ns();
+        if (step.time_counts()) out.counted_ns += step.busy_ns();
         out.excluded_warmup += step.excluded == Excluded::warmup ? 1 : 0;
         out.excluded_paused += step.excluded == Excluded::paused ? 1 : 0;
         out.excluded_shadow += step.excluded == Excluded::shadow ? 1 : 0;
@@ -56,9 +56,7 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
         out.drafted += round.drafted;
         out.accepted += round.accepted;
         out.committed += round.committed;
-        const Excluded excluded = snapshot.steps[entry.step_index].row.excluded;
-        if (excluded == Excluded::no) out.counted_committed += round.committed;
-        if (excluded == Excluded::shadow) out.shadow_committed += round.committed;
+        if (snapshot.steps[entry.step_index].row.time_counts()) out.counted_committed += round.committed;
     }
     for (const auto& prompt : snapshot.prompts) {
         if (prompt->run_id != run_id) continue;
@@ -78,8 +76,8 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
         out.tokens_per_second_e2e =
             static_cast<double>(out.generated) / (decode_seconds + seconds(out.prefill_ns));
     } else if (out.decode_ns + out.prefill_ns > 0) {
-        out.tokens_per_second_e2e = static_cast<double>(out.generated - out.shadow_committed) /
-                                    seconds(out.decode_ns + out.prefill_ns);
+        out.tokens_per_second_e2e =
+            static_cast<double>(out.generated) / seconds(out.decode_ns + out.prefill_ns);
     }
     return out;
 }
@@ -105,7 +103,7 @@ std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id) {
         of.committed += round.committed;
         const StepRow& step = snapshot.steps[entry.step_index].row;
         of.decode_ns += step.busy_ns();
-        if (step.excluded == Excluded::no) counted[found->second].add(round.committed, step.busy_ns());
+        if (step.time_counts()) counted[found->second].add(round.committed, step.busy_ns());
     }
     for (std::size_t i = 0; i < out.size(); ++i) {
         PromptStats& of = out[i];
@@ -122,7 +120,7 @@ std::vector<GpuCounterStats> gpu_counter_stats(const Snapshot& snapshot, RowId r
     std::set<RowId> excluded;
     if (!snapshot.gpu_counters.empty())
         for (const StepEntry& step : snapshot.steps)
-            if (step.row.excluded != Excluded::no) excluded.insert(step.row.id);
+            if (!step.row.time_counts()) excluded.insert(step.row.id);
     std::map<std::pair<int, std::string>, std::pair<std::set<RowId>, double>> sums;
     for (const GpuCounterRow& row : snapshot.gpu_counters) {
         if (row.run_id != run_id || excluded.contains(row.step_id)) continue;

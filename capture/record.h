@@ -65,6 +65,7 @@ struct HoldPoint {
     int phase_id = 0, level = 0;
     TimeNs phase_ns = 0;  ///< duration of the phase that ended
     int next_phase_id = 0, next_level = 0;
+    RowId prompt_id = 0;  ///< after a round: the sequence that hit the breakpoint or is watched; 0 = none
     bool operator==(const HoldPoint&) const = default;
 };
 /// The current round, published while the gate holds it at a level or a phase. Never stored.

@@ -16,7 +16,7 @@ namespace draftscope {
 enum class RunEnd { live, ok, cancelled, error, recovered };
 /// Why a prompt's output ended; `context` = the context was full.
 enum class Finish { none, eos, length, context, cancelled };
-/// Why a step does not count in statistics.
+/// Why a step's time does not count. `shadow`: another head drafted within it, in captures of older versions.
 enum class Excluded : std::uint8_t { no, warmup, paused, shadow };
 enum class TokenSource : std::uint8_t { prefill, draft, bonus };
 /// How a head was evaluated: it drove the run, or shadowed the driving head.
@@ -88,6 +88,8 @@ struct StepRow {
     bool sampled = true;
 
     TimeNs busy_ns() const { return end_ns - start_ns - paused_ns; }
+    /// Whether every figure of time and speed includes the step. Its rounds count for acceptance in any case.
+    bool time_counts() const { return excluded == Excluded::no; }
 };
 
 struct RoundRow {
@@ -211,6 +213,9 @@ struct HeadEvalRow {
     std::optional<double>
         covered_mass;        ///< target probability of the active set, mean over the round's positions
     std::int64_t flops = 0;  ///< of the round's head calls: two per weight and row
+    /// Tokens of one row's own shortlist, mean over the round's calls. Less than active_rows if the rows of a
+    /// call choose their own. Absent in captures before version 7.
+    std::optional<double> row_tokens = 0.0;
 };
 
 struct CounterRow {

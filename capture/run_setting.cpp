@@ -142,6 +142,12 @@ std::string repeat_setting(const RunRow& run) {
            dump_json(parsed(run.config_json).value("head_hash", json()));
 }
 
+std::int64_t planned_prompts(const RunRow& run) {
+    const json config = parsed(run.config_json);
+    const auto found = config.find(planned_prompts_key);
+    return found != config.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+}
+
 bool is_baseline(const RunRow& run) {
     return run.drafter == plain_drafter &&
            parsed(run.config_json).value(std::string(role_key), json()) == baseline_role;

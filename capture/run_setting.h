@@ -45,6 +45,9 @@ std::string repeat_setting(const RunRow& run);
 inline constexpr std::string_view plain_drafter = "none";
 /// Returns whether the run was decoded without a drafter as the reference of the next run (`run --baseline`).
 bool is_baseline(const RunRow& run);
+/// Returns the number of prompts that the run was given, turns counted one by one; 0 = unknown.
+std::int64_t planned_prompts(const RunRow& run);
+inline constexpr std::string_view planned_prompts_key = "prompts";  ///< in `config_json`
 /// Key in `config_json` and its value in a baseline run.
 inline constexpr std::string_view role_key = "role", baseline_role = "baseline";
 
@@ -57,6 +60,9 @@ inline constexpr std::string_view bench_key = "bench";
 
 /// Key in `config_json` of the recording along which the rounds of a swept setting were replayed.
 inline constexpr std::string_view replayed_recording_key = "recording";
+
+/// Key in `config_json` of the source of the ranking by which tokens have ranks; null = none.
+inline constexpr std::string_view ranking_key = "ranking";
 
 /// Key in `config_json` of the losslessness of the run's acceptance rule; see losslessness().
 inline constexpr std::string_view losslessness_key = "losslessness";

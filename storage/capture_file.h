@@ -16,7 +16,7 @@
 namespace draftscope {
 
 inline constexpr std::int32_t capture_application_id = 0x44534350;
-inline constexpr int capture_schema_version = 6;
+inline constexpr int capture_schema_version = 7;
 
 /// What `push` does if the queue is full.
 enum class QueueFullPolicy : std::uint8_t { wait, drop };

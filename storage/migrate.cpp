@@ -53,6 +53,7 @@ const std::vector<Migration>& migrations() {
         {3, added_sql(4), fill_settings},
         {4, added_sql(5)},
         {5, added_sql(6)},
+        {6, added_sql(7)},
     };
     return steps;
 }

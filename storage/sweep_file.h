@@ -23,7 +23,7 @@ struct SweptRow {
     bool exact = true;
     bool extrapolated = false;
     bool on_front = false;
-    std::string units;  ///< JSON: [[rounds, committed, positions], ...] by conversation
+    std::string units;  ///< JSON: [[rounds, committed, positions, accepted], ...] by conversation
 };
 
 /// Replaces the settings of one source in a capture at once. A new file is created. Ids are assigned.

@@ -170,7 +170,7 @@ struct Table<HeadEvalRow> : TableOf<HeadEvalRow> {
         col("head", &R::head), choice("mode", &R::mode, head_mode_from), col("active_rows", &R::active_rows),
         col("bytes", &R::bytes), col("head_ns", &R::head_ns), col("accepted", &R::accepted),
         col("committed", &R::committed), col("covered", &R::covered), col("covered_mass", &R::covered_mass),
-        col("flops", &R::flops).added_in(5, "0"));
+        col("flops", &R::flops).added_in(5, "0"), col("row_tokens", &R::row_tokens).added_in(7, "NULL"));
 };
 
 template <>

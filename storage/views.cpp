@@ -87,20 +87,29 @@ CREATE VIEW v_round AS
 SELECT r.id AS round_id, r.run_id, r.step_id, r.prompt_id, r.ordinal, s.excluded, r.start_ns, r.end_ns,
   r.end_ns - r.start_ns AS duration_ns, s.paused_ns, r.context_length, r.tree_nodes, r.tree_depth, r.drafted,
   r.accepted, r.committed, r.clipped, h.head, h.active_rows, h.bytes, iif(s.sampled, h.head_ns, NULL) AS head_ns,
-  h.covered, 1.0 * h.covered / h.committed AS coverage, h.covered_mass, s.sampled
+  h.covered, 1.0 * h.covered / h.committed AS coverage, h.covered_mass, s.sampled, h.row_tokens
 FROM round r JOIN step s ON s.id = r.step_id
 LEFT JOIN head_eval h ON h.round_id = r.id AND h.mode = 'drive';
 
 CREATE VIEW v_head AS
 WITH eval AS MATERIALIZED (
   SELECT e.*, r.prompt_id,
-    iif(e.mode = 'drive', t.excluded IS NULL AND coalesce(t.sampled, 1), coalesce(t.excluded, 'shadow') = 'shadow') AS timed
+    iif(e.mode = 'drive', t.excluded IS NULL AND coalesce(t.sampled, 1), t.excluded IS NOT 'warmup') AS timed
   FROM head_eval e LEFT JOIN round r ON r.id = e.round_id LEFT JOIN step t ON t.id = r.step_id),
+conversation AS MATERIALIZED (
+  SELECT id AS prompt_id, quote(suite) || quote(external_id) || sum(begins) OVER (
+    PARTITION BY run_id, suite, external_id ORDER BY ordinal, id ROWS UNBOUNDED PRECEDING) AS name
+  FROM (SELECT *, external_id IS NULL OR turn <= coalesce(lag(turn) OVER (
+      PARTITION BY run_id, suite, external_id ORDER BY ordinal, id), turn) AS begins FROM prompt)),
+calibrated AS MATERIALIZED (
+  SELECT e.run_id, count(DISTINCT coalesce(c.name, '')) AS conversations
+  FROM eval e LEFT JOIN conversation c ON c.prompt_id = e.prompt_id
+  WHERE e.mode = 'calibration' AND e.head = 'full' GROUP BY e.run_id),
 stat AS MATERIALIZED (
   SELECT run_id, head, mode, count(*) AS rounds, sum(timed) AS timed, sum(committed) AS committed,
     sum(accepted) AS accepted, sum(covered) AS covered, sum(CASE WHEN timed THEN head_ns ELSE 0 END) AS head_ns,
     avg(active_rows) AS active_rows, avg(bytes) AS bytes, avg(flops) AS flops,
-    avg(covered_mass) AS covered_mass
+    avg(covered_mass) AS covered_mass, avg(row_tokens) AS row_tokens
   FROM eval GROUP BY run_id, head, mode),
 driven AS MATERIALIZED (
   SELECT run_id, round_id, count(*) AS rounds, sum(committed) AS committed
@@ -108,7 +117,14 @@ driven AS MATERIALIZED (
 beside AS MATERIALIZED (
   SELECT s.run_id, s.head, s.mode, 1.0 * sum(d.committed) / sum(d.rounds) AS tau
   FROM stat s JOIN stat d ON d.run_id = s.run_id AND d.mode = 'drive'
-  WHERE s.mode IN ('drive', 'selfpaced') GROUP BY s.run_id, s.head, s.mode
+  WHERE s.mode = 'drive' GROUP BY s.run_id, s.head
+  UNION ALL
+  SELECT s.run_id, s.head, s.mode, 1.0 * sum(d.committed) / sum(d.rounds)
+  FROM (SELECT DISTINCT run_id, head, mode, prompt_id FROM eval WHERE mode = 'selfpaced') s
+  JOIN (SELECT run_id, prompt_id, count(*) AS rounds, sum(committed) AS committed
+    FROM eval WHERE mode = 'drive' GROUP BY run_id, prompt_id) d
+    ON d.run_id = s.run_id AND d.prompt_id IS s.prompt_id
+  GROUP BY s.run_id, s.head, s.mode
   UNION ALL
   SELECT e.run_id, e.head, e.mode, 1.0 * sum(d.committed) / sum(d.rounds)
   FROM eval e JOIN driven d ON d.run_id = e.run_id AND d.round_id = e.round_id
@@ -170,23 +186,26 @@ reference AS MATERIALIZED (
     CASE WHEN rest_ns > 0 THEN rest_ns END AS rest_ns
   FROM candidate GROUP BY run_id),
 plane AS (
-  SELECT s.run_id, s.head, s.mode, s.rounds, 1.0 * s.committed / s.rounds AS tau,
-    1.0 + 1.0 * s.accepted / s.rounds AS tau_unclipped,
-    (1.0 * s.committed / s.rounds) / f.tau * coalesce(f.drive_tau / b.tau, 1.0) AS rho_tau,
+  SELECT s.run_id, s.head, s.mode, s.rounds,
+    CASE WHEN s.mode <> 'calibration' THEN 1.0 * s.committed / s.rounds END AS tau,
+    CASE WHEN s.mode <> 'calibration' THEN 1.0 + 1.0 * s.accepted / s.rounds END AS tau_unclipped,
+    CASE WHEN f.preference < 5 OR k.conversations >= 6
+      THEN (1.0 * s.committed / s.rounds) / f.tau * coalesce(f.drive_tau / b.tau, 1.0) END AS rho_tau,
     nullif(1.0 * s.head_ns / nullif(s.timed, 0), 0) / f.head_ns AS nu, f.head_ns / f.rest_ns AS kappa,
     CASE f.preference WHEN 1 THEN 'drive' WHEN 2 THEN 'selfpaced' WHEN 3 THEN 'other run' WHEN 4 THEN 'aligned'
       WHEN 5 THEN 'calibration' END AS reference,
     CASE WHEN s.mode = 'drive' AND s.head = 'full' THEN CASE WHEN w.committed > 0 AND w.ns > 0 THEN 1.0 END
       WHEN s.mode = 'drive' THEN nullif(m.tokens_per_ns, 0) / t.tokens_per_ns END AS measured_speedup,
     s.active_rows, s.bytes, coalesce(1.0 * s.head_ns / nullif(s.timed, 0), 0.0) AS head_ns,
-    1.0 * s.covered / s.committed AS coverage, s.covered_mass, s.flops
-  FROM stat s LEFT JOIN reference f ON f.run_id = s.run_id
+    1.0 * s.covered / s.committed AS coverage, s.covered_mass, s.flops, s.row_tokens
+  FROM stat s LEFT JOIN reference f ON f.run_id = s.run_id AND (s.mode <> 'calibration' OR f.preference = 5)
+  LEFT JOIN calibrated k ON k.run_id = s.run_id
   LEFT JOIN beside b ON b.run_id = s.run_id AND b.head = s.head AND b.mode = s.mode
   LEFT JOIN mine_speed m ON m.run_id = s.run_id LEFT JOIN their_time t ON t.run_id = s.run_id
   LEFT JOIN total w ON w.run_id = s.run_id)
 SELECT run_id, head, mode, rounds, tau, rho_tau, nu, kappa,
   rho_tau * (1.0 + kappa) / (1.0 + nu * kappa) AS predicted_speedup, measured_speedup, active_rows, bytes,
-  head_ns, coverage, covered_mass, reference, tau_unclipped, flops
+  head_ns, coverage, covered_mass, reference, tau_unclipped, flops, row_tokens
 FROM plane
 ORDER BY run_id, instr('drive selfpaced aligned calibration', mode), head;
 
@@ -207,14 +226,16 @@ FROM prompt p LEFT JOIN rounds r ON r.prompt_id = p.id ORDER BY p.id;
 CREATE VIEW v_category AS
 WITH shared AS (
   SELECT r.id, r.run_id, p.suite, p.category, p.id AS prompt_id, r.drafted, r.accepted, r.committed,
-    1.0 * (t.end_ns - t.start_ns - t.paused_ns) / count(*) OVER (PARTITION BY r.step_id) AS ns
-  FROM round r JOIN step t ON t.id = r.step_id JOIN prompt p ON p.id = r.prompt_id WHERE t.excluded IS NULL)
+    iif(t.excluded IS NULL, r.committed, 0) AS timed_committed,
+    1.0 * iif(t.excluded IS NULL, t.end_ns - t.start_ns - t.paused_ns, 0)
+      / count(*) OVER (PARTITION BY r.step_id) AS ns
+  FROM round r JOIN step t ON t.id = r.step_id JOIN prompt p ON p.id = r.prompt_id)
 SELECT s.run_id, s.suite, s.category, count(DISTINCT s.prompt_id) AS prompts, count(*) AS rounds,
   sum(s.drafted) AS drafted, sum(s.accepted) AS accepted, sum(s.committed) AS committed,
   1.0 * sum(s.committed) / count(*) AS tau, sum(s.ns) AS decode_ns,
-  1e9 * sum(s.committed) / sum(s.ns) AS tokens_per_second, avg(h.active_rows) AS active_rows,
+  1e9 * sum(s.timed_committed) / nullif(sum(s.ns), 0) AS tokens_per_second, avg(h.active_rows) AS active_rows,
   1.0 * sum(h.covered) / sum(h.committed) AS coverage, avg(h.covered_mass) AS covered_mass,
-  1.0 + 1.0 * sum(s.accepted) / count(*) AS tau_unclipped
+  1.0 + 1.0 * sum(s.accepted) / count(*) AS tau_unclipped, avg(h.row_tokens) AS row_tokens
 FROM shared s LEFT JOIN head_eval h ON h.round_id = s.id AND h.mode = 'drive'
 GROUP BY s.run_id, s.suite, s.category;
 

@@ -177,8 +177,8 @@ def table(runner, suite, temperature, drafter):
          if same_texts else "replay and live run sampled other texts (--limit differs), so their rounds were not compared."),
         "",
         "| head | tau, replay | tau, live | rho_tau | nu | kappa | predicted x full | measured x full | "
-        "unexplained | x AR | active rows | coverage % | mass % |",
-        "| --- " * 13 + "|",
+        "unexplained | x AR | row tokens | rows read | coverage % | mass % |",
+        "| --- " * 14 + "|",
     ]
     for head in heads:
         offline, online = head_of(replayed, head), head_of(live, head)
@@ -190,7 +190,7 @@ def table(runner, suite, temperature, drafter):
             head, number(offline["tau"]), number(online["tau"]), with_interval(online, "rho_tau"),
             with_interval(online, "nu"), number(online["kappa"]), with_interval(online, "predicted_speedup"),
             with_interval(against, "measured_speedup"), with_interval(against, "unexplained"), with_interval(plain, "speedup"),
-            f"{offline['active_rows']:.0f}",
+            f"{offline['row_tokens']:.0f}", f"{offline['active_rows']:.0f}",
             number(100 * offline["coverage"], 1), number(100 * offline["covered_mass"], 1),
         ]
         lines.append("| " + " | ".join(cells) + " |")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes assets/demo_acceptance.json: the mean acceptance length (tau) of the demo model's drafters, heads and chains.
+"""Makes assets/demo_acceptance.json: the acceptance of the demo model's drafters, heads and chains by conversation.
 
 `draftscope run --tree quick` forecasts from it. The target's answers are recorded once, then every head and chain is
 replayed along them, so the figures are those of live runs over the same prompts. A head whose replay is an estimate runs.
@@ -10,6 +10,7 @@ replayed along them, so the figures are those of live runs over the same prompts
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,16 @@ def run(binary, *arguments):
     if done.returncode != 0:
         sys.exit(f"make_acceptance_table: {binary} {' '.join(map(str, arguments))}: {done.stderr.strip()}")
     return done.stdout
+
+
+def by_conversation(rounds, prompts):
+    """Returns [rounds, committed] of each conversation. `rounds` has those of each prompt, turn by turn."""
+    tallies = {}
+    for (count, committed), prompt in zip(rounds, prompts, strict=True):
+        tally = tallies.setdefault(prompt["id"], [0, 0])
+        tally[0] += count
+        tally[1] += committed
+    return list(tallies.values())
 
 
 def main():
@@ -46,14 +57,19 @@ def main():
             for length in range(1, options.chains + 1):
                 replayed = json.loads(run(options.binary, "replay", "--recording", trace, "--drafter", drafter, "--heads",
                                           options.heads, "--tree", f"chain={length}", "--no-mass", "--json", "--quiet"))
-                for head in replayed["heads"]:
-                    tau = head["tau"]
+                for h, head in enumerate(replayed["heads"]):
+                    prompts = replayed["prompts"]
+                    rounds = [(prompt["heads"][h]["rounds"], prompt["heads"][h]["committed"]) for prompt in prompts]
                     if not head["exact"]:
-                        tau = json.loads(run(options.binary, "run", *decode, "--batch", 16, "--drafter", drafter, "--head", head["head"],
-                                             "--tree", f"chain={length}", "--calibrate", 0, "--json", "--quiet"))["totals"]["tau"]
-                    heads.setdefault(head["head"], {})[f"chain={length}"] = round(tau, 3)
+                        prompts = json.loads(run(options.binary, "run", *decode, "--batch", 16, "--drafter", drafter, "--head", head["head"],
+                                                 "--tree", f"chain={length}", "--calibrate", 0, "--baseline", 0, "--json",
+                                                 "--quiet"))["prompts"]
+                        rounds = [(prompt["rounds"], round(prompt["rounds"] * (prompt["tau"] or 0))) for prompt in prompts]
+                    tallies = by_conversation(rounds, prompts)
+                    tau = sum(committed for _, committed in tallies) / sum(count for count, _ in tallies)
+                    heads.setdefault(head["head"], {})[f"chain={length}"] = {"tau": round(tau, 3), "rounds_committed": tallies}
     document = {
-        "what": "tau of the demo model by drafter, head and tree, for --tree quick",
+        "what": "rounds and committed tokens of the demo model by drafter, head, tree and conversation, for --tree quick",
         "command": "tools/make_acceptance_table.py "
                    f"--drafters {options.drafters} --heads {options.heads} --chains {options.chains} "
                    f"--limit {options.limit} --max-new {options.max_new}",
@@ -61,7 +77,9 @@ def main():
         "conversations": options.limit,
         "drafters": table,
     }
-    options.out.write_text(json.dumps(document, indent=2) + "\n")
+    text = json.dumps(document, indent=2)
+    text = re.sub(r"\[[\s\d,\[\]]+\]", lambda numbers: re.sub(r"\s+", "", numbers[0]), text)  # a line for each tree
+    options.out.write_text(text + "\n")
     print(f"wrote {options.out}")
 
 

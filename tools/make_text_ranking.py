@@ -4,7 +4,7 @@ Debian 12 installs, in place of the paper's SlimPajama.
 
 usage: tools/make_text_ranking.py collect CORPUS        writes the text of the packages below
        draftscope fit fr-spec --text CORPUS --out FULL  counts it with the demo model's tokenizer
-       tools/make_text_ranking.py pack FULL OUT         keeps the order alone, in two bytes a token
+       tools/make_text_ranking.py pack FULL OUT         names the corpus; ids take two bytes each
 
 Packages: cmake-data (BSD-3-Clause); libpython3.11-stdlib and -minimal (PSF-2.0): language reference and docstrings; perl
 (Artistic or GPL-1+): pods; the info manuals of bc, coreutils, diffutils, ed, findutils, gettext, gnupg, grep, gzip, sed, time
@@ -64,14 +64,19 @@ def pack(source, path):
     data = open(source, "rb").read()
     length = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + length])
-    begin, end = header["ids"]["data_offsets"]
-    ids = array("H", array("i", data[8 + length + begin:8 + length + end]))
+
+    def values(name):
+        begin, end = header[name]["data_offsets"]
+        return array("i", data[8 + length + begin:8 + length + end])
+    ids, counts = array("H", values("ids")), values("counts")
     metadata = dict(header["__metadata__"], source="raw text: English documentation of Debian 12 (tools/make_text_ranking.py)")
-    head = {"__metadata__": metadata, "ids": {"dtype": "U16", "shape": [len(ids)], "data_offsets": [0, 2 * len(ids)]}}
+    end = 2 * len(ids)
+    head = {"__metadata__": metadata, "ids": {"dtype": "U16", "shape": [len(ids)], "data_offsets": [0, end]},
+            "counts": {"dtype": "I32", "shape": [len(ids)], "data_offsets": [end, end + 4 * len(ids)]}}
     text = json.dumps(head, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as out:
-        out.write(struct.pack("<Q", len(text)) + text + ids.tobytes())
+        out.write(struct.pack("<Q", len(text)) + text + ids.tobytes() + counts.tobytes())
     print(f"{path}: {len(ids)} ids of {metadata.get('tokens')} tokens")
 
 

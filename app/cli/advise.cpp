@@ -2,7 +2,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/cli/decoding_options.h"
 #include "app/cli/job.h"
+#include "app/cli/options.h"
 #include "app/cli/sweep_output.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/sweep/search.h"
@@ -63,15 +65,18 @@ void add_advise(CLI::App& program, Action& action) {
         "Example: draftscope advise --recording demo.recording --profile machine.json --heads full --max-new "
         "8");
     add_sweep_inputs(*command, options->config);
-    command->add_option("--heads", options->heads,
-                        "head specs, comma-separated (default: every head that has its files)");
+    add_spec_list(*command, "--heads,--head", options->heads,
+                  "head specs (default: every head that has its files)");
     command->add_option("--save", options->config.save,
                         "capture to write the settings and the advice to, for the window");
     command->add_option("--batch", options->batch, "batch size to choose for")
         ->check(CLI::Range(1, 1 << 16))
         ->capture_default_str();
     add_output_options(*command, options->output);
-    command->callback([options, &action] { action = [options] { return do_advise(*options); }; });
+    command->callback([options, command, &action] {
+        check_heads_used(*command, options->config.drafters);
+        action = [options] { return do_advise(*options); };
+    });
 }
 
 }  // namespace draftscope::cli

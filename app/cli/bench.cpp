@@ -14,6 +14,7 @@
 #include "app/cli/version.h"
 #include "app/jobs/bench/bench_job.h"
 #include "app/jobs/resolve/resolve.h"
+#include "engine/draft/registry.h"
 
 namespace draftscope::cli {
 namespace {
@@ -37,6 +38,8 @@ json cell_json(const BenchCell& cell) {
             {"tau", of_something(cell.tau)},
             {"tau_interval", estimate_interval_json(Estimate{cell.tau, cell.tau_interval})},
             {"tau_unclipped", of_something(cell.tau_unclipped)},
+            {"tau_unclipped_interval",
+             estimate_interval_json(Estimate{cell.tau_unclipped, cell.tau_unclipped_interval})},
             {"tau_sd", or_null(cell.tau_sd)},
             {"tau_unclipped_sd", or_null(cell.tau_unclipped_sd)},
             {"tokens_per_second", of_something(cell.tokens_per_second)},
@@ -50,13 +53,16 @@ json cell_json(const BenchCell& cell) {
             {"end_to_end_speedup_sd", or_null(cell.end_to_end_speedup_sd)},
             {"end_to_end_speedup_interval", estimate_interval_json(cell.end_to_end_speedup)},
             {"conversations", cell.conversations},
-            {"active_rows", of_something(cell.active_rows)}};
+            {"active_rows", of_something(cell.active_rows)},
+            {"row_tokens", of_something(cell.row_tokens)}};
 }
 
 /// Means over tasks, as the papers' averages are; the cells of a method are sums over texts.
 json macro_json(const BenchMacro& macro) {
     return {{"tau", or_null(macro.tau)},
             {"tau_sd", or_null(macro.tau_sd)},
+            {"tau_unclipped", value_json(macro.tau_unclipped)},
+            {"tau_unclipped_interval", estimate_interval_json(macro.tau_unclipped)},
             {"tau_unclipped_sd", or_null(macro.tau_unclipped_sd)},
             {"tokens_per_second", or_null(macro.tokens_per_second)},
             {"tokens_per_second_sd", or_null(macro.tokens_per_second_sd)},
@@ -209,17 +215,18 @@ std::string against_best_text(const BenchReport& report, std::size_t m) {
 }
 
 std::string method_table(const BenchReport& report) {
-    std::vector<std::string> header = {"method", "prompts",     "tau",    "tok/s", "x AR",
-                                       "SD",     "prefill too", "x best", "rows",  "text"};
-    if (!report.samples.plain) header[4] = header[6] = "-";
+    std::vector<std::string> header = {"method", "prompts",     "tau",    "unclipped", "tok/s", "x AR",
+                                       "SD",     "prefill too", "x best", "rows",      "text"};
+    if (!report.samples.plain) header[5] = header[7] = "-";
     std::vector<std::vector<std::string>> rows;
     for (std::size_t m = 0; m < report.methods.size(); ++m) {
         const BenchCell& cell = report.table.rows[m].all;
         rows.push_back(
             {report.methods[m].name, std::to_string(cell.prompts), with_sd(cell.tau, cell.tau_sd, 3),
-             with_sd(cell.tokens_per_second, cell.tokens_per_second_sd, 1), with_interval(cell.speedup),
-             number(cell.speedup_sd, 3), with_interval(cell.end_to_end_speedup), against_best_text(report, m),
-             cell.active_rows > 0 ? fmt::format("{:.0f}", cell.active_rows) : "-",
+             positive(cell.tau_unclipped, 3), with_sd(cell.tokens_per_second, cell.tokens_per_second_sd, 1),
+             with_interval(cell.speedup), number(cell.speedup_sd, 3), with_interval(cell.end_to_end_speedup),
+             against_best_text(report, m),
+             cell.active_rows > 0 ? size_text(cell.row_tokens, cell.active_rows) : "-",
              has_text_of_first(report, m)
                  ? "same"
                  : fmt::format("{} of {} differ", report.compared[m] - report.same[m], report.compared[m])});
@@ -276,7 +283,7 @@ std::string matrix(const BenchReport& report) {
     if (report.table.tasks.size() < 2) return {};
     std::vector<std::string> header = {report.samples.plain ? "x AR by task" : "tok/s by task"};
     for (const std::string& task : report.table.tasks) header.push_back(task.empty() ? "-" : task);
-    header.insert(header.end(), {"mean of tasks", "tau, mean of tasks"});
+    header.insert(header.end(), {"mean of tasks", "tau, mean of tasks", "unclipped"});
     std::vector<std::vector<std::string>> rows;
     for (std::size_t m = 0; m < report.methods.size(); ++m) {
         const BenchMacro& macro = report.table.rows[m].macro;
@@ -289,6 +296,8 @@ std::string matrix(const BenchReport& report) {
                           ? with_interval(macro.speedup)
                           : with_sd(macro.tokens_per_second.value_or(0), macro.tokens_per_second_sd, 1));
         row.push_back(with_sd(macro.tau.value_or(0), macro.tau_sd, 3));
+        row.push_back(
+            with_sd(macro.tau_unclipped ? macro.tau_unclipped->value : 0, macro.tau_unclipped_sd, 3));
         rows.push_back(std::move(row));
     }
     return "\n" + format_table(header, rows);
@@ -363,6 +372,15 @@ int do_bench(BenchArguments& options) {
         });
 }
 
+/// Throws ValidationError for the head of a drafter without one, and the tree of one that drafts nothing.
+void check_method_used(const std::string& method) {
+    const DrafterInfo drafter = drafter_traits(method.substr(0, method.find(' ')));
+    if (method.find(" x ") != std::string::npos && !drafter.uses_head)
+        throw CLI::ValidationError("--method " + method, "this drafter has no LM head; leave the head out");
+    if (method.find(" @ ") != std::string::npos && !drafter.drafts)
+        throw CLI::ValidationError("--method " + method, "this drafter drafts nothing; leave the tree out");
+}
+
 }  // namespace
 
 void add_bench(CLI::App& program, Action& action) {
@@ -376,16 +394,17 @@ void add_bench(CLI::App& program, Action& action) {
     auto* prompts =
         command->add_option("--prompts", config.run.prompts_file, "JSONL with prompt or turns per line");
     prompts->required();
-    command->add_option("--heads", options->heads,
-                        "head specs with --drafter and --tree, comma-separated; key=value continues the "
-                        "previous spec; of " +
-                            known_heads());
+    add_spec_list(*command, "--heads,--head", options->heads,
+                  "head specs with --drafter and --tree; key=value after a comma continues the previous "
+                  "spec; of " +
+                      known_heads());
     command->add_option("--method", config.methods,
                         "further method (repeatable): \"DRAFTER[ x HEAD][ @ TREE]\", e.g. \"eagle3 x "
                         "microspec @ chain=2\"");
     add_decoding_options(*command, config.run);
     command->add_option("--limit", config.run.limit, "conversations taken from the file (0 = all)");
-    command->add_flag("--balanced,--stratify", config.run.balanced, "take them evenly from the categories");
+    command->add_flag("--balanced,--stratify", config.run.balanced,
+                      "take them evenly from the tasks (MT-Bench is one)");
     add_shard_option(*command, options->shard, "--save");
     command->add_option(
         "--save", config.run.save,
@@ -405,7 +424,11 @@ void add_bench(CLI::App& program, Action& action) {
     command->add_flag("--no-control", options->no_control,
                       "without decoding the first method twice, and thus no noise floor");
     add_output_options(*command, options->output);
-    command->callback([options, &action] { action = [options] { return do_bench(*options); }; });
+    command->callback([options, command, &action] {
+        check_heads_used(*command, {options->config.run.drafter});
+        for (const std::string& method : options->config.methods) check_method_used(method);
+        action = [options] { return do_bench(*options); };
+    });
 }
 
 }  // namespace draftscope::cli

@@ -1,5 +1,7 @@
 #include "app/cli/decoding_options.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -100,6 +102,18 @@ Status check_sampling_used(const RunConfig& config, std::span<const std::string>
         config.verify);
 }
 
+void check_heads_used(const CLI::App& command, const std::vector<std::string>& drafters) {
+    const auto uses_head = [](const std::string& drafter) { return drafter_traits(drafter).uses_head; };
+    if (drafters.empty() || std::ranges::any_of(drafters, uses_head)) return;
+    for (const char* name : {"--head", "--shadow", "--head-weights"})
+        if (const CLI::Option* option = command.get_option_no_throw(name);
+            option != nullptr && option->count() > 0)
+            throw CLI::ValidationError(
+                "--" + option->get_lnames().front(),
+                fmt::format("drafter {} has no LM head; leave it out or choose another drafter",
+                            drafter_id(drafters.front())));
+}
+
 void add_prompt_options(CLI::App& command, RunConfig& config) {
     auto* prompt = command.add_option("--prompt", config.prompt, "one prompt");
     auto* prompts =
@@ -107,7 +121,9 @@ void add_prompt_options(CLI::App& command, RunConfig& config) {
     prompts->excludes(prompt);
     command.add_option("--limit", config.limit, "conversations taken from the file (0 = all)")
         ->needs(prompts);
-    command.add_flag("--balanced,--stratify", config.balanced, "take them evenly from the categories")
+    command
+        .add_flag("--balanced,--stratify", config.balanced,
+                  "take them evenly from the tasks (MT-Bench is one)")
         ->needs(prompts);
 }
 
@@ -122,14 +138,14 @@ void add_sampling_options(CLI::App& command, RunConfig& config) {
 void add_decoding_options(CLI::App& command, RunConfig& config) {
     command.add_option("--model", config.model,
                        "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
-    add_shown(command, "--drafter", config.drafter, "NAME[:PATH], one of " + known_drafters());
+    add_shown(command, "--drafter,--drafters", config.drafter, "NAME[:PATH], one of " + known_drafters());
     command.add_option("--head-weights,--artefact", config.artefacts,
                        "HEAD=PATH, weights file of a head (repeatable, one per head)");
     command.add_option(
         "--tree", config.tree,
-        "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | choices:mc_sim_7b_63 | "
-        "choices:FILE | auto (measured on the first prompts, takes seconds) | quick (demo model: forecast "
-        "from this machine's times and shipped acceptance)");
+        fmt::format("depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | choices:mc_sim_7b_63 "
+                    "| choices:FILE | auto: {} | quick: {}, demo model only",
+                    measured_tree_name, quick_tree_name));
     add_shown(command, "--verify", config.verify,
               "verification rule: " + known_rules() + ". At temperature 0 all are greedy exact match")
         ->transform(CLI::Validator(to_canonical_rule, ""));

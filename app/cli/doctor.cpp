@@ -1,12 +1,15 @@
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "app/cli/cli.h"
 #include "app/cli/tables.h"
 #include "app/jobs/machine/capabilities.h"
 #include "app/jobs/machine/probe_cache.h"
+#include "app/jobs/profile/other_load.h"
 #include "app/jobs/resolve/packed_cache_dir.h"
 #include "app/jobs/run/run_job.h"
 
@@ -16,14 +19,32 @@ namespace {
 struct DoctorArguments {
     bool json = false;
     bool probe = true;
+    int threads = 0;  ///< further number of threads to probe
 };
+
+constexpr double quiet_cpus = 0.15;  ///< CPUs of other programs that do not matter; our default
+
+/// Prints a line for each capability. What needs an NVIDIA driver is one line without it.
+void print_capabilities(const std::vector<Capability>& capabilities) {
+    const bool driver = capabilities.front().available;
+    for (const Capability& one : capabilities) {
+        if (!driver && (one.name == "CUDA" || one.name == "CUPTI" || one.name == "GPU counters")) continue;
+        const bool is_missing_driver = !driver && &one == &capabilities.front();
+        print("{:<10} {}: {}{}{}{}\n", one.available ? "yes" : "no", one.name, one.state,
+              is_missing_driver ? ", so no CUDA, CUPTI and GPU counters" : "", one.remedy.empty() ? "" : "; ",
+              one.remedy);
+    }
+}
 
 int do_doctor(const DoctorArguments& options) {
     Machine machine = describe_capabilities(true);
+    const OtherLoad load;
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    const double others = load.cpus();
     if (options.probe) {
-        // Runs use all cores, the window all but one; phases report their bandwidth relative to these probes.
+        // Runs use all cores by default; phases report their bandwidth relative to these probes.
         ProbedBandwidth measured;
-        for (const int threads : {1, machine.cores - 1, machine.cores})
+        for (const int threads : {1, machine.cores, options.threads})
             if (threads > 0 && !measured.contains(threads))
                 measured[threads] = {
                     probe_read_bandwidth(threads, memory_probe_megabytes()),
@@ -37,6 +58,7 @@ int do_doctor(const DoctorArguments& options) {
     const std::string model = find_demo_model();
     if (options.json) {
         auto document = nlohmann::json::parse(to_json(machine));
+        document["other_load_cpus"] = others;
         document["demo_model"] = model.empty() ? nlohmann::json(nullptr) : nlohmann::json(model);
         document["packed_weights"] = nlohmann::json::array();
         for (const PackedWeightsFile& file : list_packed_weights())
@@ -58,10 +80,9 @@ int do_doctor(const DoctorArguments& options) {
     print("demo model {}\n", model.empty() ? "not found: run tools/fetch_deps.sh model" : model);
     for (const PackedWeightsFile& file : list_packed_weights())
         print("packed     {}, {:.2f} GB\n", file.path, static_cast<double>(file.bytes) / 1e9);
-    for (const Capability& capability : machine.capabilities) {
-        print("{:<10} {}: {}{}{}\n", capability.available ? "yes" : "no", capability.name, capability.state,
-              capability.remedy.empty() ? "" : "; ", capability.remedy);
-    }
+    print("load       other programs use {:.1f} of {} cores: {}\n", others, machine.cores,
+          others < quiet_cpus ? "quiet" : "this machine is loaded now, and speeds measured now are too low");
+    print_capabilities(machine.capabilities);
     return 0;
 }
 
@@ -73,6 +94,9 @@ void add_doctor(CLI::App& program, Action& action) {
         program.add_subcommand("doctor", "Show this machine's hardware and measurement capabilities");
     command->footer("Example: draftscope doctor --json");
     command->add_flag("--json", options->json, "print one JSON document on stdout");
+    command
+        ->add_option("--threads", options->threads, "also probe this many threads, for runs with --threads")
+        ->check(CLI::Range(1, 1024));
     command->add_flag("!--no-probe", options->probe, "skip the bandwidth probe");
     command->callback([options, &action] { action = [options] { return do_doctor(*options); }; });
 }

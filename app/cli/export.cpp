@@ -103,7 +103,9 @@ int do_export(const ExportArguments& options) {
     const bool to_stdout = options.out == "-";
     const Status done = to_stdout ? export_to_stdout(options) : write_export(options, options.out);
     if (!done.ok()) return report(done.error());
-    if (options.format != "png" && !to_stdout) std::fprintf(stderr, "wrote %s\n", options.out.c_str());
+    const char* how =
+        options.format == "chrome" ? "; open it at https://ui.perfetto.dev or in chrome://tracing" : "";
+    if (options.format != "png" && !to_stdout) std::fprintf(stderr, "wrote %s%s\n", options.out.c_str(), how);
     return 0;
 }
 

@@ -56,9 +56,16 @@ std::string head_clause(const Snapshot& snapshot, RowId run_id, std::size_t conv
                        ratio_text(ratio, "with the full head"), confidence_text(ratio, conversations));
 }
 
-}  // namespace
+/// Returns the line on a comparison with the full head that too few calibration rounds do not give; ""
+/// without.
+std::string missing_reference(const Snapshot& snapshot, RowId run_id) {
+    const std::vector<HeadComparison> heads = head_costs(snapshot, run_id, {.resamples = 0});
+    const HeadComparison* head = driving_head(heads);
+    if (head == nullptr || head->cost.rho_tau || head->no_interval.empty()) return {};
+    return fmt::format("against the full head: {}\n", head->no_interval);
+}
 
-std::string finding_text(const Snapshot& snapshot, RowId run_id) {
+std::string main_finding(const Snapshot& snapshot, RowId run_id) {
     const RunRow& run = *snapshot.run(run_id);
     const RunTotals totals = run_totals(snapshot, run_id);
     if (totals.rounds == 0) return {};
@@ -71,22 +78,30 @@ std::string finding_text(const Snapshot& snapshot, RowId run_id) {
     if (const auto plain = compute_speedup(snapshot, run_id)) {
         const std::string reference =
             plain->conversations == 1 ? "plain decoding on this prompt" : "plain decoding";
+        const bool slower = plain->ratio.interval && plain->ratio.interval->high < 1;
         return fmt::format("{} decoded {}{} ({}){}{}.\n", who, ratio_text(plain->ratio, reference),
-                           plain->ratio.value < 1 ? ": drafting cost more than it saved" : "",
+                           slower ? ": drafting cost more than it saved" : "",
                            confidence_text(plain->ratio, plain->conversations), head.empty() ? "" : "; ",
                            head);
     }
+    constexpr const char* how = "run --baseline N compares with plain decoding";
     if (!head.empty())
-        return fmt::format("{} decoded{} {}.\n", who, head.starts_with("by ") ? "," : "", head);
+        return fmt::format("{} decoded{} {}; {}.\n", who, head.starts_with("by ") ? "," : "", head, how);
     const std::string over = conversations_text(conversations);
     if (totals.tokens_per_second <= 0)
         return fmt::format("{} decoded too few rounds to time ({}).\n", who, totals.rounds);
     if (run.drafter == plain_drafter)
         return fmt::format("{}plain decoding reached {:.1f} tokens per second over {}.\n", whose,
                            totals.tokens_per_second, over);
-    return fmt::format(
-        "{} reached {:.1f} tokens per second over {}; run --baseline N compares with plain decoding.\n", who,
-        totals.tokens_per_second, over);
+    return fmt::format("{} reached {:.1f} tokens per second over {}; {}.\n", who, totals.tokens_per_second,
+                       over, how);
+}
+
+}  // namespace
+
+std::string finding_text(const Snapshot& snapshot, RowId run_id) {
+    const std::string finding = main_finding(snapshot, run_id);
+    return finding.empty() ? finding : finding + missing_reference(snapshot, run_id);
 }
 
 }  // namespace draftscope::cli

@@ -38,18 +38,32 @@ json fit_json(const FitReport& done) {
             {"held_out", done.held_out}, {"fit", done.notes},         {"remark", done.remark}};
 }
 
+/// Returns which direction of a fit's figure is better; "" for counts.
+const char* meaning_of(const std::string& name) {
+    if (name.starts_with("kl") || name.starts_with("loss")) return " (lower is better)";
+    for (const char* share : {"hits", "top1", "recall", "coverage"})
+        if (name.starts_with(share)) return " (at most 1, higher is better)";
+    return name == "active" ? " (lower is cheaper)" : "";
+}
+
+/// Returns a table of figures; "" without figures.
+std::string figures_text(const char* title, const fit::Report& figures) {
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, value] : figures) {
+        const std::string meaning = meaning_of(name);
+        rows.push_back(
+            {meaning.empty() ? name : fmt::format("{} ({})", name, meaning), fmt::format("{:.6g}", value)});
+    }
+    return rows.empty() ? std::string() : "\n" + format_table({title, ""}, rows);
+}
+
 void print_fit(const FitReport& done) {
     std::string parameters;
     for (const auto& [name, value] : done.parameters) parameters += "  " + name + " " + value;
     print("{}{}{}{}  {}  {:.1f} MB in {:.1f} s\n", done.head, parameters,
           done.drafter.empty() ? "" : "  drafter ", done.drafter, fit_kind(done),
           static_cast<double>(done.bytes) / 1e6, done.seconds);
-    std::vector<std::vector<std::string>> rows;
-    for (const auto& [name, value] : done.held_out) rows.push_back({name, fmt::format("{:.6g}", value)});
-    if (!rows.empty()) print("\n{}", format_table({"held out", ""}, rows));
-    rows.clear();
-    for (const auto& [name, value] : done.notes) rows.push_back({name, fmt::format("{:.6g}", value)});
-    if (!rows.empty()) print("\n{}", format_table({"fit", ""}, rows));
+    print("{}{}", figures_text("held out", done.held_out), figures_text("fit", done.notes));
     print("\n{}\n", done.out);
     if (!done.remark.empty()) print("{}\n", done.remark);
 }
@@ -233,7 +247,7 @@ void add_fit(CLI::App& program, Action& action) {
                      "recording, a folder that draftscope record wrote (repeatable: recordings are "
                      "concatenated)")
         ->allow_extra_args(false);
-    add_shown(*command, "--drafter", config.drafter,
+    add_shown(*command, "--drafter,--drafters", config.drafter,
               "NAME[:PATH], the drafter whose hidden states the head reads");
     command->add_option("--out", config.out, "file to write")->required();
     command->add_option("--model", config.model,

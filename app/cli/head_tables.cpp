@@ -30,19 +30,28 @@ std::string mode_text(const HeadComparison& head) {
     return std::string(to_text(head.stats.mode)) + mark;
 }
 
+bool has_own_shortlists(const HeadStats& stats) {
+    return size_text(stats.row_tokens, stats.active_rows) != size_text({}, stats.active_rows);
+}
+
 std::string acceptance_table(const std::vector<HeadComparison>& heads) {
     std::vector<std::vector<std::string>> rows;
     for (const HeadComparison& head : heads) {
         const HeadStats& stats = head.stats;
         rows.push_back({stats.head, mode_text(head), fmt::format("{}", stats.rounds),
-                        fmt::format("{:.3f}", stats.tau), percent(stats.coverage),
-                        percent(stats.covered_mass), fmt::format("{:.0f}", stats.active_rows),
+                        stats.tau > 0 ? fmt::format("{:.3f}", stats.tau) : "-", percent(stats.coverage),
+                        percent(stats.covered_mass), size_text(stats.row_tokens, stats.active_rows),
                         stats.bytes_per_call > 0 ? fmt::format("{:.0f}", stats.bytes_per_call / 1e3) : "-",
                         mega(stats.flops_per_round), fmt::format("{:.0f}", stats.head_ns_per_round / 1e3)});
     }
-    return format_table({"head", "mode", "rounds", "tau", "coverage %", "covered mass %", "active rows",
-                         "kB/call", "MFLOP/round", "T_head us"},
-                        rows);
+    const bool calibrated = std::ranges::any_of(
+        heads, [](const HeadComparison& head) { return head.stats.mode == HeadMode::calibration; });
+    return format_table({"head", "mode", "rounds", "tau", "coverage %", "covered mass %", "rows", "kB/call",
+                         "MFLOP/round", "T_head us"},
+                        rows) +
+           (calibrated ? "calibration: a few rounds of each text, so no tau\n" : "") +
+           size_note(std::ranges::any_of(
+               heads, [](const HeadComparison& head) { return has_own_shortlists(head.stats); }));
 }
 
 std::string reference_text(const HeadComparison& head) {
@@ -69,7 +78,7 @@ std::string cost_table(const std::vector<HeadComparison>& heads) {
     bool measured = false;
     for (const HeadComparison& head : heads) {
         const AcceptanceCost& cost = head.cost;
-        if (!cost.rho_tau || is_full_head(head.stats.head)) continue;
+        if ((!cost.rho_tau && !cost.nu) || is_full_head(head.stats.head)) continue;
         if (compared == nullptr || head.cost.conversations > compared->cost.conversations) compared = &head;
         measured = measured || cost.measured;
         rows.push_back({head.stats.head, mode_text(head), with_interval(cost.rho_tau), with_interval(cost.nu),
@@ -85,8 +94,10 @@ std::string cost_table(const std::vector<HeadComparison>& heads) {
         header.resize(header.size() - 2);
         for (auto& row : rows) row.resize(header.size());
     }
+    const bool path = std::ranges::any_of(heads, &HeadComparison::path_candidates);
     const std::string note =
-        compared->no_interval.empty() ? interval_text(compared->cost.conversations) : compared->no_interval;
+        (path ? fmt::format("path estimate: {}\n", tree_candidates_note) : std::string()) +
+        (compared->no_interval.empty() ? interval_text(compared->cost.conversations) : compared->no_interval);
     return fmt::format("\n{}reference: {}\n{}\n", format_table(header, rows), reference_text(heads.front()),
                        note);
 }
@@ -112,6 +123,18 @@ std::string bytes_table(const std::vector<HeadComparison>& heads) {
 
 }  // namespace
 
+std::string size_text(std::optional<double> row_tokens, double active_rows) {
+    const std::string read = fmt::format("{:.0f}", active_rows);
+    const std::string own = fmt::format("{:.0f}", row_tokens.value_or(0));
+    return own == read || own == "0" ? read : fmt::format("{} (reads {})", own, read);
+}
+
+std::string size_note(bool own_shortlists) {
+    return own_shortlists ? "rows: tokens of one row's shortlist, and what a call reads for all its rows; "
+                            "coverage and mass are of the union over a level's rows\n"
+                          : "";
+}
+
 std::string reads_table(std::string first, std::span<const NamedReads> heads) {
     if (heads.empty()) return {};
     bool probed = false, under_load = false;
@@ -132,16 +155,18 @@ std::string reads_table(std::string first, std::span<const NamedReads> heads) {
         row[6] = fmt::format("{:.2f}", reads.times());
         row[7] = fmt::format("{:.0f}", std::max(0.0, reads.constant_ns() / 1e3));
     }
-    return fmt::format(
-        "\n{}{}\n{}",
-        format_table({std::move(first), "kB streamed", "kB gathered", "MFLOP", "T_head us", "reading us",
-                      "T_head / that", "fixed us"},
-                     rows),
-        probed
-            ? "reading: time of those bytes at the rates that doctor measured, beyond the caches; fixed: the "
-              "rest of T_head"
-            : "reading: unknown, the machine was not measured with this many threads; run draftscope doctor",
-        under_load ? void_probe_text() : "");
+    std::vector<std::string> header = {std::move(first), "kB streamed", "kB gathered", "MFLOP", "T_head us"};
+    if (probed) {
+        header.insert(header.end(), {"reading us", "T_head / that", "fixed us"});
+    } else {
+        for (auto& row : rows) row.resize(header.size());
+    }
+    return fmt::format("\n{}{}\n{}", format_table(header, rows),
+                       probed ? "reading: time of those bytes at the rates that doctor measured, beyond the "
+                                "caches; fixed: the rest of T_head"
+                              : "draftscope doctor --threads N, with the N of this run, measures how much of "
+                                "T_head is the reading of these bytes",
+                       under_load ? void_probe_text() : "");
 }
 
 json reads_json(const HeadTraffic& reads) {
@@ -179,8 +204,8 @@ json heads_json(const Snapshot& snapshot, RowId run_id) {
             {{"head", stats.head},
              {"mode", to_text(stats.mode)},
              {"rounds", stats.rounds},
-             {"tau", stats.tau},
-             {"tau_unclipped", stats.tau_unclipped},
+             {"tau", stats.tau > 0 ? json(stats.tau) : json(nullptr)},
+             {"tau_unclipped", stats.tau > 0 ? json(stats.tau_unclipped) : json(nullptr)},
              {"rho_tau", value_json(cost.rho_tau)},
              {"nu", value_json(cost.nu)},
              {"kappa", value_json(cost.kappa)},
@@ -198,6 +223,7 @@ json heads_json(const Snapshot& snapshot, RowId run_id) {
              {"conversations", cost.conversations},
              {"no_interval", or_null(head.no_interval)},
              {"active_rows", stats.active_rows},
+             {"row_tokens", or_null(stats.row_tokens)},
              {"bytes_per_call", stats.bytes_per_call > 0 ? json(stats.bytes_per_call) : json(nullptr)},
              {"head_ns_per_round", stats.head_ns_per_round},
              {"bytes_per_round", stats.bytes_per_round},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -17,6 +18,12 @@ std::string head_table_text(const Snapshot& snapshot, RowId run_id);
 std::string head_summary_text(const Snapshot& snapshot, RowId run_id);
 /// Returns the array `heads` of `run --json`.
 nlohmann::json heads_json(const Snapshot& snapshot, RowId run_id);
+
+/// Returns the size of one row's shortlist, and what a call reads if it is more: "6255 (reads 14256)".
+/// Without the former, returns the latter.
+std::string size_text(std::optional<double> row_tokens, double active_rows);
+/// Explains size_text() and what covers, if a head's rows have shortlists of their own; else "".
+std::string size_note(bool own_shortlists);
 
 /// Memory traffic per round of a head, or of a method with a head.
 struct NamedReads {

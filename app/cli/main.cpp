@@ -171,7 +171,7 @@ int run_program(int argc, char** argv) {
         "Without a subcommand it opens the window.",
         "draftscope"};
     program.footer(
-        "Example: draftscope run --prompt \"Name three rivers.\" --drafter eagle3 --head fr-spec:v=8192");
+        "Example: draftscope run --prompt \"Write a Python function that counts the vowels in a string.\"");
     program.set_version_flag("--version", std::string("draftscope ") + version);
     program.require_subcommand(0, 1);
     program.formatter(std::make_shared<FirstNameFormatter>());

@@ -47,8 +47,14 @@ void print_profile(const MachineProfile& profile) {
     print("model {}{}, {}, {}; source: {}\n", profile.model, profile.synthetic ? " (random weights)" : "",
           profile.precision, profile.backend, profile.source);
     if (profile.other_load > 0.2)
-        print("other programs used {:.1f} CPUs meanwhile: times on a quiet machine are shorter\n",
+        print("other programs used {:.1f} CPUs meanwhile: the costs are those under this load\n",
               profile.other_load);
+    if (!profile.controls.empty()) {
+        const auto [min_ms, max_ms] = std::ranges::minmax(profile.controls);
+        print("control: a target pass of one row, {:.2f} ms, by session {:.2f} to {:.2f}\n",
+              profile.control_ms(), min_ms, max_ms);
+    }
+    if (profile.is_uncontrolled()) print("{}\n", no_control_text);
     if (!profile.note.empty()) print("note: {}\n", profile.note);
     std::vector<std::vector<std::string>> rows;
     for (const PartCost& cost : profile.costs) {
@@ -140,9 +146,10 @@ void add_profile_machine(CLI::App& program, Action& action) {
     auto* out = command->add_option("--out", config.out, "file to write; one that exists is continued");
     command->add_option("--model", run.model,
                         "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
-    command->add_option("--drafters", config.drafters, "NAME[:PATH], a list (default: eagle3,ngram)")
+    command
+        ->add_option("--drafters,--drafter", config.drafters, "NAME[:PATH], a list (default: eagle3,ngram)")
         ->delimiter(',');
-    command->add_option("--heads", config.heads, "ids of heads, a list (default: all with weights)")
+    command->add_option("--heads,--head", config.heads, "ids of heads, a list (default: all with weights)")
         ->delimiter(',');
     command->add_option("--head-weights", run.artefacts, "HEAD=PATH, weights file of a head (repeatable)");
     command->add_option("--contexts", config.contexts, "tokens of a prompt, a list (default: 64,256,1024)")
@@ -166,7 +173,10 @@ void add_profile_machine(CLI::App& program, Action& action) {
         ->needs(predict);
     add_shown(*command, "--batch", options->batch, "sequences of a predicted step")->needs(predict);
     add_output_options(*command, options->output);
-    command->callback([options, &action] { action = [options] { return do_profile(*options); }; });
+    command->callback([options, command, &action] {
+        check_heads_used(*command, options->config.drafters);
+        action = [options] { return do_profile(*options); };
+    });
 }
 
 }  // namespace draftscope::cli

@@ -1,4 +1,6 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -8,6 +10,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/decoding_options.h"
 #include "app/cli/estimates.h"
+#include "app/cli/head_tables.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
 #include "app/cli/shard_option.h"
@@ -96,7 +99,9 @@ AcceptanceCost estimate_acceptance(const ReplayReport& report, std::size_t head)
         units[conversations[p]].head += make_unit(head, p);
         if (full) units[conversations[p]].full += make_unit(*full, p);
     }
-    return acceptance_cost(units);
+    AcceptanceCost cost = acceptance_cost(units);
+    if (full == head) cost.rho_tau = {1, {}};  // a head against itself has no spread
+    return cost;
 }
 
 json head_json(const ReplayStats& tally, const ReplayedHead& head, std::optional<double> full) {
@@ -113,6 +118,7 @@ json head_json(const ReplayStats& tally, const ReplayedHead& head, std::optional
             {"coverage", or_null(tally.coverage())},
             {"covered_mass", or_null(tally.covered_mass())},
             {"active_rows", tally.active_rows()},
+            {"row_tokens", tally.row_tokens()},
             {"bytes_per_round", tally.bytes_per_round()},
             {"flops_per_round", tally.flops_per_round()},
             {"alpha", or_null(tally.alpha())},
@@ -216,6 +222,7 @@ json replay_json(const ReplayReport& report, const Shard& shard) {
         {"tree", report.tree},
         {"verify", "match"},
         {"temperature", info.sampling.temperature},
+        {"alpha_temperature", info.sampling.temperature > 0 ? info.sampling.temperature : 1.0},
         {"seed", info.sampling.seed},
         {"precision", report.precision},
         {"acceptance", "replayed"},
@@ -246,6 +253,15 @@ std::string category_table(const ReplayReport& report) {
     return "\n" + format_table(header, rows);
 }
 
+/// Returns the sampling that alpha is computed with: that of the recording, T=1 if it is greedy.
+std::string sampling_text(const Sampling& sampling) {
+    if (sampling.temperature <= 0) return "T=1 (the recording is greedy)";
+    std::string text = fmt::format("T={:g}", sampling.temperature);
+    if (sampling.top_k > 0) text += fmt::format(", top-k {}", sampling.top_k);
+    if (sampling.top_p < 1) text += fmt::format(", top-p {:g}", sampling.top_p);
+    return text;
+}
+
 /// Returns the table of alpha, the overlap of draft and target distributions; "" if not requested.
 std::string overlap_table(const ReplayReport& report, const std::vector<ReplayStats>& tallies) {
     std::vector<std::string> header = {fmt::format("chain={}", report.levels), "alpha", "tokens", "x AR"};
@@ -266,9 +282,10 @@ std::string overlap_table(const ReplayReport& report, const std::vector<ReplaySt
     }
     if (!any) return {};
     return fmt::format(
-        "\n{}alpha: sum of min(p, q) over all tokens, mean over the positions of a chain whose drafts before "
-        "were accepted; tokens: a round's, if each draft is accepted with alpha alone (DynaSpec, eq. 1)\n",
-        format_table(header, rows));
+        "\n{}alpha at {}: sum of min(p, q) over all tokens, mean over the positions of a chain whose drafts "
+        "before were accepted; tokens: a round's, if each draft is accepted with alpha alone (DynaSpec, eq. "
+        "1)\n",
+        format_table(header, rows), sampling_text(report.recording->info().sampling));
 }
 
 void print_replay(const ReplayReport& report) {
@@ -290,7 +307,7 @@ void print_replay(const ReplayReport& report) {
                                         std::to_string(one.rounds),
                                         number(one.coverage(), 4),
                                         number(one.covered_mass(), 4),
-                                        fmt::format("{:.0f}", one.active_rows()),
+                                        size_text(one.row_tokens(), one.active_rows()),
                                         fmt::format("{:.0f}", one.bytes_per_round() / 1e3),
                                         fmt::format("{:.1f}", one.flops_per_round() / 1e6),
                                         number(static_size(report, tallies, h), 0),
@@ -304,7 +321,10 @@ void print_replay(const ReplayReport& report) {
                                        "rows", "kB",  "MFLOP",   "static", ""};
     for (std::size_t d = 0; d < depths; ++d) header.push_back(fmt::format("d{}", d + 1));
     print("{}", format_table(header, rows));
-    print("kB and MFLOP: of a round's head calls\n");
+    print("kB and MFLOP: of a round's head calls\n{}",
+          size_note(std::ranges::any_of(tallies, [](const ReplayStats& one) {
+              return std::round(one.row_tokens()) != std::round(one.active_rows());
+          })));
     if (!tallies.empty() && static_size(report, tallies, 0))
         print("static: tokens of a static head with as many FLOPs; SpecVocab's V d'/d + k\n");
     if (!tallies.empty() && full_tau(report, tallies))
@@ -345,9 +365,9 @@ void add_replay(CLI::App& program, Action& action) {
         ->add_option("--recording,--trace", config.recording,
                      "recording, a folder that draftscope record or record_decode.py wrote")
         ->required();
-    add_shown(*command, "--heads", options->heads,
-              "head specs, comma-separated; key=value continues the previous spec");
-    add_shown(*command, "--drafter", config.drafter, "NAME[:PATH]");
+    add_spec_list(*command, "--heads,--head", options->heads,
+                  "head specs; key=value after a comma continues the previous spec");
+    add_shown(*command, "--drafter,--drafters", config.drafter, "NAME[:PATH]");
     command->add_option("--tree", config.tree,
                         "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
                         "choices:mc_sim_7b_63 | choices:FILE");
@@ -373,7 +393,10 @@ void add_replay(CLI::App& program, Action& action) {
                      "speed-up with --overlap")
         ->delimiter(',');
     add_output_options(*command, options->output);
-    command->callback([options, &action] { action = [options] { return do_replay(*options); }; });
+    command->callback([options, command, &action] {
+        check_heads_used(*command, {options->config.drafter});
+        action = [options] { return do_replay(*options); };
+    });
 }
 
 }  // namespace draftscope::cli

@@ -11,6 +11,8 @@
 #include "app/cli/options.h"
 #include "app/cli/version.h"
 #include "app/jobs/reproduce/reproduce_job.h"
+#include "capture/head_traits.h"
+#include "capture/run_setting.h"
 
 namespace draftscope::cli {
 namespace {
@@ -142,6 +144,26 @@ std::string table_text(const ReproducedBlock& block, const std::vector<std::size
     return format_table(header, lines);
 }
 
+/// Returns a line with rho_tau of each row, ours and the paper's. It compares across targets, tau does not.
+/// "" without a full head.
+std::string shape_text(const ReproducedBlock& block) {
+    std::string ours, paper;
+    const ReproducedValue* full = nullptr;
+    for (const ReproducedRow& row : block.rows)
+        for (const ReproducedValue& value : row.values) {
+            const bool tau = value.paper.quantity == "tau" && value.paper.column == "Average";
+            if (!tau || !value.ours || !value.paper.value || row.paper.head == plain_drafter) continue;
+            if (is_full_head(row.paper.head)) full = &value;
+            if (full == nullptr || full == &value) continue;
+            ours += fmt::format(" {:.3f}", *value.ours / *full->ours);
+            paper += fmt::format(" {:.3f}", *value.paper.value / *full->paper.value);
+        }
+    if (ours.empty()) return {};
+    return fmt::format(
+        "compare the shape, not the level: rho_tau by row{}, paper{}; tau of full {:.2f}, paper {:.2f}\n\n",
+        ours, paper, *full->ours, *full->paper.value);
+}
+
 void print_reproduce(const ReproduceReport& report) {
     const PaperTable& table = report.table;
     print("{} (arXiv {}), {}: {}\n", table.paper, table.arxiv, table.table, table.title);
@@ -154,6 +176,7 @@ void print_reproduce(const ReproduceReport& report) {
             print("cancelled before every method had decoded a conversation\n");
             continue;
         }
+        print("{}", shape_text(block));
         std::string separator;
         for (const auto& places : group_by_quantity(block.rows.front().values)) {
             print("{}{}", separator, table_text(block, places));
@@ -227,7 +250,8 @@ void add_reproduce(CLI::App& program, Action& action) {
                         "target whose published values are shown (default: the table's first)");
     command->add_option("--model", config.model,
                         "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
-    command->add_option("--drafter", config.drafter, "NAME[:PATH] (default: the paper's kind of drafter)");
+    command->add_option("--drafter,--drafters", config.drafter,
+                        "NAME[:PATH] (default: the paper's kind of drafter)");
     command->add_option("--tree", config.tree, "tree of every method (default: the paper's)");
     command->add_option(
         "--head-weights", config.head_weights,

@@ -26,6 +26,8 @@
 #include "capture/queries.h"
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
+#include "profiler/stats/speedup.h"
+#include "profiler/stats/sweep_table.h"
 
 namespace draftscope::cli {
 namespace {
@@ -37,7 +39,11 @@ struct RunArguments {
     bool json = false;
     bool quiet = false;
     bool detail = false;
+    bool use_kept_forecast = false;
+    bool name_tree_auto = false;  ///< say that the tree was not chosen for this machine
     std::string shard;
+
+    RunArguments() { config.baseline = short_baseline; }
 };
 
 json prompt_json(const PromptReport& prompt, const PromptStats& stats) {
@@ -85,9 +91,17 @@ json exact_json(const RunReport& report) {
             {"first_apart", first}};
 }
 
+/// Returns the speed-up that is forecast for the conversations of the shipped acceptance.
+Estimate forecast_speedup(const RunReport& report) {
+    return sweep_table({report.forecasts.front()}).front().speedup;
+}
+
 json tree_auto_json(const RunReport& report) {
     if (report.forecasts.empty()) return nullptr;
-    return {{"pilot_rounds", report.pilot_rounds}, {"forecasts", to_json(report.forecasts)}};
+    return {{"pilot_rounds", report.pilot_rounds},
+            {"kept", report.kept_forecast},
+            {"interval", estimate_interval_json(forecast_speedup(report))},
+            {"forecasts", to_json(report.forecasts)}};
 }
 
 json report_json(const RunReport& report, const Snapshot& snapshot, const RunConfig& config) {
@@ -143,9 +157,30 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const RunCon
             {"losses", losses}};
 }
 
+/// Prints the forecast of --tree quick next to what came.
+void print_forecast(const RunReport& report, const Snapshot& snapshot) {
+    const SweepSetting& best = report.forecasts.front();
+    const RunTotals totals = run_totals(snapshot, report.run_id);
+    const double tau = best.total().tau().value_or(1);
+    const Estimate speedup = forecast_speedup(report);
+    print("forecast{}: {:.2f}x{} plain decoding over {} shipped conversations, tau {:.2f}",
+          report.kept_forecast ? " kept from an earlier start" : " for this machine", speedup.value,
+          speedup.interval ? fmt::format(" [{:.2f}, {:.2f}]", speedup.interval->low, speedup.interval->high)
+                           : "",
+          best.units.size(), tau);
+    if (snapshot.run(report.run_id)->drafter == plain_drafter) {
+        print("; no drafting pays off here, so drafter none was used\n");
+        return;
+    }
+    print("; {:.2f}x at this run's tau {:.2f}", best.speedup() * totals.tau / tau, totals.tau);
+    const auto came = compute_speedup(snapshot, report.run_id);
+    print("{}\n", came ? fmt::format(", and {:.2f}x came", came->ratio.value) : "");
+}
+
 /// Prints one line about the choice of --tree auto or quick.
-void print_tree_choice(const RunReport& report, const RunRow& run, bool quick) {
+void print_tree_choice(const RunReport& report, const Snapshot& snapshot, bool quick) {
     if (report.forecasts.empty()) return;
+    if (quick) return print_forecast(report, snapshot);
     const bool heads = std::any_of(report.forecasts.begin(), report.forecasts.end(), [&](const auto& one) {
         return one.head != report.forecasts.front().head;
     });
@@ -153,20 +188,6 @@ void print_tree_choice(const RunReport& report, const RunRow& run, bool quick) {
         return fmt::format("{}{}{} {:.2f}x", heads ? one.head : "", heads ? " " : "", one.tree,
                            one.speedup());
     };
-    if (quick && run.drafter == plain_drafter) {
-        print(
-            "tree quick: no drafting pays off on this machine (the best forecast is {}), so drafter none was "
-            "used\n",
-            text(report.forecasts.front()));
-        return;
-    }
-    if (quick) {
-        print(
-            "tree quick: {} forecast, from {} rounds timed here and the acceptance shipped with the demo "
-            "model\n",
-            text(report.forecasts.front()), report.pilot_rounds);
-        return;
-    }
     std::string next;
     for (std::size_t i = 1; i < std::min<std::size_t>(report.forecasts.size(), 4); ++i)
         next += (next.empty() ? "" : ", ") + text(report.forecasts[i]);
@@ -188,6 +209,7 @@ std::string cancelled_text(const RunReport& report) {
 
 /// Prints all tables: phases with bandwidth, then acceptance, cost and memory traffic of the heads.
 void print_detail(const Snapshot& snapshot, RowId run_id) {
+    print("{}", latency_text(latency(snapshot, run_id)));
     print("\n{}", phase_table_text(snapshot, run_id));
     const std::string excluded = excluded_text(snapshot, run_id);
     if (!excluded.empty()) print("{}\n", excluded);
@@ -203,7 +225,7 @@ void print_finding(const RunReport& report, const Snapshot& snapshot, bool detai
     const std::string phases = phase_summary_text(snapshot, report.run_id);
     if (!phases.empty()) print("\n{}", phases);
     if (!finding.empty())
-        print("\nmore tables: --detail{}\n",
+        print("more tables: --detail{}\n",
               report.capture.empty() ? "" : ", or draftscope stats on the capture");
 }
 
@@ -239,6 +261,8 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunA
         print("resumed: {} conversation{} from {}\n", report.resumed_conversations,
               report.resumed_conversations == 1 ? "" : "s", report.capture);
     print("{}", setup_text(run));
+    if (report.demo_model)
+        print("the target is a toy of 135 million parameters: judge the speed, not the text\n");
     if (run.batch > 1) print("batch {}  (tok/s of all sequences together)\n", run.batch);
     if (run.acceptance != "real") {
         print("SIMULATED ACCEPTANCE: drafts were accepted by {}, not by the target; the text means nothing\n",
@@ -256,8 +280,7 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunA
         "prefill\n",
         totals.tau, totals.committed, totals.rounds, totals.tau_unclipped,
         rate_text(totals.tokens_per_second), totals.tokens_per_second_e2e);
-    print("{}", latency_text(latency(snapshot, report.run_id)));
-    print_tree_choice(report, run, config.tree == quick_tree);
+    print_tree_choice(report, snapshot, config.tree == quick_tree);
     print("{}", speedup_text(snapshot, report.run_id));
     if (options.detail)
         print_detail(snapshot, report.run_id);
@@ -274,6 +297,7 @@ int do_run(const RunArguments& options) {
     DebugGate gate;
     ProgressBar bar(!options.quiet);
     RunHooks hooks;
+    hooks.use_kept_forecast = options.use_kept_forecast;
     const bool stream_text = !options.json && !options.quiet;
     hooks.on_progress = [&](double fraction, const std::string& what) {
         if (!stream_text || fraction >= 0) bar.update(fraction, what);
@@ -284,10 +308,16 @@ int do_run(const RunArguments& options) {
         std::fwrite(piece.data(), 1, piece.size(), stdout);
         std::fflush(stdout);
     };
+    hooks.on_title = [&](const std::string& title) {
+        if (stream_text) hooks.on_text(fmt::format("--- {}\n", title));
+    };
     const InterruptWatch watch(gate);
     auto done = host.run(options.config, recorder, gate, hooks);
     bar.clear();
     if (!done.ok()) return report(done.error());
+    if (options.name_tree_auto)
+        std::fputs("the tree is the same on every machine; --tree auto measures which is fastest here\n",
+                   stderr);
     recorder.flush();
     const auto snapshot = recorder.snapshot();
     if (options.json) {
@@ -301,24 +331,34 @@ int do_run(const RunArguments& options) {
     return done->cancelled ? 130 : 0;
 }
 
+/// Without --tree and --head, the demo model runs with what is forecast to be fastest here. Other runs keep
+/// the fixed tree.
+void choose_default_tree(const CLI::App& command, RunArguments& options) {
+    RunConfig& config = options.config;
+    const bool measurable =
+        drafter_traits(config.drafter).drafts && config.batch == 1 && config.shard.whole();
+    if (command.get_option("--tree")->count() > 0 || !measurable) return;
+    const bool named = command.get_option("--head")->count() > 0 || !config.artefacts.empty();
+    const bool as_shipped = config.temperature == 0 && config.acceptance == RunConfig().acceptance;
+    RunConfig forecast = config;
+    forecast.tree = quick_tree;
+    forecast.head = "auto";
+    options.use_kept_forecast = !named && as_shipped && validate(forecast).ok();
+    options.name_tree_auto = !options.use_kept_forecast && !options.quiet && !config.resume;
+    if (options.use_kept_forecast) config = forecast;
+}
+
 /// Rejects options that have no effect.
 Status check_used(const CLI::App& command, const RunConfig& config) {
     const std::string heads[] = {config.head, config.shadow};
     DS_TRY(check_sampling_used(config, heads));
     const DrafterInfo drafter = drafter_traits(config.drafter);
-    if (!drafter.drafts)
-        for (const auto& [option, why] :
-             {std::pair{"--tree", "drafts nothing; leave it out or choose another drafter"},
-              {"--baseline", "is itself the baseline; leave it out"}})
-            if (command.get_option(option)->count() > 0)
-                return bad_input("{}: drafter {} {}", option, drafter.id, why);
-    if (drafter.uses_head) return {};
-    // A head's ranking still supplies the frequency ranks of the text's tokens.
-    const bool ranks = command.get_option("--head-weights")->count() > 0;
-    for (const char* option : {"--head", "--shadow"})
-        if (command.get_option(option)->count() > 0 && !ranks)
-            return bad_input("{}: drafter {} has no LM head; leave it out or choose another drafter", option,
-                             drafter.id);
+    if (drafter.drafts) return {};
+    if (command.get_option("--tree")->count() > 0)
+        return bad_input("--tree: drafter {} drafts nothing; leave it out or choose another drafter",
+                         drafter.id);
+    if (config.baseline > 0)
+        return bad_input("--baseline: drafter {} is itself the baseline; leave it out", drafter.id);
     return {};
 }
 
@@ -335,23 +375,28 @@ void add_run(CLI::App& program, Action& action) {
     add_prompt_options(*command, config);
     add_shard_option(*command, options->shard, "--save");
     add_decoding_options(*command, config);
-    add_shown(*command, "--head", config.head,
+    add_shown(*command, "--head,--heads", config.head,
               "draft LM head, one of " + known_heads() +
                   "; e.g. fr-spec:v=8192. With --tree auto or quick also auto, the default then: the "
                   "head that decodes fastest");
     add_shown(*command, "--tier", config.tier,
               "depth of the measurement: 0 clocks (the only tier for comparing speeds), 1 CUPTI "
               "graph intervals, 2 every kernel, 3 counters");
-    command->add_option(
-        "--baseline", config.baseline,
-        "also decode the first N conversations without a drafter, as a separate run, for the speed-up");
-    command->add_option("--shadow", config.shadow,
-                        "further heads to evaluate: slimspec,fr-spec:v=8192 follow the text at their own "
-                        "pace (exact); aligned:slimspec drafts in every second round of the driving head (an "
-                        "estimate; those steps are excluded from the timing statistics)");
-    add_shown(*command, "--calibrate", config.calibration_rounds,
-              "rounds of each prompt in which the full head also drafts, to place the head on the "
-              "plane (0 = off)");
+    command
+        ->add_option(
+            "--baseline", config.baseline,
+            "also decode the first N conversations without a drafter, in turns with the rest and as a "
+            "run of its own, for the speed-up (default: 1, or --batch, if that takes at most three "
+            "seconds)")
+        ->check(CLI::NonNegativeNumber);
+    add_spec_list(*command, "--shadow", config.shadow,
+                  "further heads to evaluate: slimspec,fr-spec:v=8192 follow the text at their own "
+                  "pace (exact); aligned:slimspec drafts in every round of the driving head (an "
+                  "estimate). No measured time includes them");
+    add_shown(
+        *command, "--calibrate", config.calibration_rounds,
+        "rounds of each prompt in which the full head also drafts, to place the head on the "
+        "plane; in a run of few conversations it follows each text to its end if that is quick (0 = off)");
     command->add_option("--save", config.save, "capture file to write (SQLite)");
     command->add_flag("--overwrite", config.overwrite, "replace an existing capture file");
     add_resume_option(*command, config.resume);
@@ -372,6 +417,7 @@ void add_run(CLI::App& program, Action& action) {
     command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else");
     command->add_flag("--quiet", options->quiet, "show neither text nor progress while decoding");
     command->callback([options, command, &action] {
+        check_heads_used(*command, {options->config.drafter});
         action = [options, command] {
             RunConfig& requested = options->config;
             const bool chosen = requested.tree == "auto" || requested.tree == quick_tree;
@@ -380,6 +426,7 @@ void add_run(CLI::App& program, Action& action) {
             if (ready.ok()) ready = choose_prompt_shard(options->shard, requested);
             if (ready.ok()) ready = expand_path("--save", requested.shard, requested.save);
             if (!ready.ok()) return report(ready.error());
+            choose_default_tree(*command, *options);
             // An invalid option takes precedence over an option without effect.
             const Status used = check_used(*command, options->config);
             if (!used.ok() && validate(options->config).ok()) return report(used.error());

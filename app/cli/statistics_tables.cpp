@@ -103,8 +103,9 @@ std::string statistics_text(const RunStatistics& s, const std::optional<double>&
                                    rows);
     const std::string tau = estimate_text("tau", s.tau, 3);
     const std::string speed = estimate_text("tok/s", s.tokens_per_second, 1);
-    if (!tau.empty() || !speed.empty())
-        out += "over these steps: " + tau + (tau.empty() || speed.empty() ? "" : "   ") + speed + "\n";
+    if (!tau.empty()) out += tau + " over all rounds" + (speed.empty() ? "" : "   ");
+    if (!speed.empty()) out += speed + " over these steps";
+    if (!tau.empty() || !speed.empty()) out += "\n";
     out += interval_text(s.conversations) + "\n";
     return out + warmup_text(s);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/cli/decoding_options.h"
 #include "app/cli/estimates.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
@@ -192,8 +193,8 @@ void add_sweep(CLI::App& program, Action& action) {
         "--topk "
         "2,4 --depth 3 --nodes 6,8,12");
     add_sweep_inputs(*command, config);
-    add_shown(*command, "--heads", options->heads,
-              "head specs, comma-separated; v=2048|4096 stands for one head per value");
+    add_spec_list(*command, "--heads,--head", options->heads,
+                  "head specs; v=2048|4096 stands for one head per value");
     add_shown(*command, "--chain", config.trees.chain, "longest chain; 0 = none");
     command->add_option("--topk", config.trees.topks, "candidates per node of grown trees")
         ->delimiter(',')
@@ -217,7 +218,10 @@ void add_sweep(CLI::App& program, Action& action) {
     command->add_option("--prompts", options->live.prompts_file, "texts of the live runs, as for bench");
     command->add_option("--limit", options->live.limit, "conversations of the live runs (0 = all)");
     add_output_options(*command, options->output);
-    command->callback([options, &action] { action = [options] { return do_sweep(*options); }; });
+    command->callback([options, command, &action] {
+        check_heads_used(*command, options->config.drafters);
+        action = [options] { return do_sweep(*options); };
+    });
 }
 
 }  // namespace draftscope::cli

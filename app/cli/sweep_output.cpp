@@ -10,6 +10,7 @@
 #include "app/cli/options.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
+#include "app/jobs/sweep/sweep_about.h"
 
 namespace draftscope::cli {
 
@@ -68,11 +69,10 @@ json sweep_json(const SweepReport& report, const Advice& advice) {
 }
 
 void print_sweep_source(const SweepReport& report) {
-    const MachineProfile& profile = report.profile;
-    print("{} setting{} on {}: {} conversations, {}; costs: {} ({})\n", report.settings.size(),
+    print("{} setting{} on {}: {} conversations, {}; costs: {}\n", report.settings.size(),
           report.settings.size() == 1 ? "" : "s", report.recording, report.conversations,
           report.temperature > 0 ? fmt::format("T={:g}", report.temperature) : "greedy",
-          profile.machine.empty() ? profile.path : profile.machine, to_text(profile.kind));
+          costs_text(report.profile));
 }
 
 void print_advice(const SweepReport& report, const Advice& advice) {

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -96,29 +97,16 @@ std::string phase_table_text(const Snapshot& snapshot, RowId run_id) {
 }
 
 std::string phase_summary_text(const Snapshot& snapshot, RowId run_id) {
-    std::vector<std::vector<std::string>> rows;
-    for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
-        if (stats.count == 0) continue;
-        rows.push_back({phase_name(stats.phase_id), fmt::format("{:.1f}", stats.median_ns * 1e-3),
-                        fmt::format("{:.1f}", 100.0 * stats.share)});
-    }
-    return rows.empty() ? std::string() : format_table({"phase", "median us", "share of a step %"}, rows);
+    constexpr double smallest_share = 0.005;
+    std::vector<PhaseStats> phases = phase_stats(snapshot, run_id);
+    std::erase_if(phases, [](const PhaseStats& one) { return one.count == 0 || one.share < smallest_share; });
+    std::ranges::stable_sort(phases, std::greater(), &PhaseStats::share);
+    std::vector<std::string> parts;
+    for (const PhaseStats& one : phases)
+        parts.push_back(fmt::format("{} {:.0f} % ({:.2f} ms)", phase_name(one.phase_id), 100 * one.share,
+                                    one.median_ns * 1e-6));
+    return parts.empty() ? std::string() : fmt::format("time of a step: {}\n", fmt::join(parts, ", "));
 }
-
-namespace {
-
-/// Returns the kind of steps in which a second head also drafted.
-std::string_view second_tree_text(const Snapshot& snapshot, RowId run_id) {
-    bool calibration = false, aligned = false;
-    for (const HeadStats& stats : head_stats(snapshot, run_id)) {
-        calibration = calibration || stats.mode == HeadMode::calibration;
-        aligned = aligned || stats.mode == HeadMode::aligned;
-    }
-    if (calibration && aligned) return "calibration and shadow";
-    return calibration ? "calibration" : "shadow";
-}
-
-}  // namespace
 
 std::string excluded_text(const Snapshot& snapshot, RowId run_id) {
     const RunTotals totals = run_totals(snapshot, run_id);
@@ -126,9 +114,10 @@ std::string excluded_text(const Snapshot& snapshot, RowId run_id) {
     if (totals.excluded_warmup > 0) parts.push_back(fmt::format("{} warm-up", totals.excluded_warmup));
     if (totals.excluded_paused > 0) parts.push_back(fmt::format("{} paused", totals.excluded_paused));
     if (totals.excluded_shadow > 0)
-        parts.push_back(fmt::format("{} {}", totals.excluded_shadow, second_tree_text(snapshot, run_id)));
+        parts.push_back(fmt::format("{} timed with a second draft", totals.excluded_shadow));
     if (parts.empty()) return {};
-    return fmt::format("{} steps excluded from the tables ({} in all)", fmt::join(parts, ", "), totals.steps);
+    return fmt::format("{} steps excluded from times and speeds ({} in all)", fmt::join(parts, ", "),
+                       totals.steps);
 }
 
 std::string setup_text(const RunRow& run) {
@@ -207,7 +196,6 @@ json totals_json(const Snapshot& snapshot, RowId run_id) {
             {"tau_unclipped", totals.rounds > 0 ? json(totals.tau_unclipped) : json(nullptr)},
             {"generated", totals.generated},
             {"decode_seconds", seconds(totals.decode_ns)},
-            {"shadow_seconds", seconds(totals.shadow_ns)},
             {"prefill_seconds", seconds(totals.prefill_ns)},
             {"tokens_per_second", rate_json(totals.tokens_per_second)},
             {"tokens_per_second_e2e", rate_json(totals.tokens_per_second_e2e)}};

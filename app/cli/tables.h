@@ -28,10 +28,11 @@ std::string void_probe_text();
 /// bandwidth that doctor measured, or "void".
 std::string bandwidth_text(double gb_per_s);
 std::string probe_share_text(double gb_per_s, const std::optional<double>& probe);
-/// Return the table of a run's phases, derived from the snapshot: all columns, or the most important ones.
+/// Returns the table of a run's phases, derived from the snapshot.
 std::string phase_table_text(const Snapshot& snapshot, RowId run_id);
+/// Returns one line with the phases that take most of a step: share and median time.
 std::string phase_summary_text(const Snapshot& snapshot, RowId run_id);
-/// Returns "2 warm-up, 3 paused, 8 calibration steps are excluded", or "" if none were.
+/// Returns "2 warm-up, 3 paused steps excluded from times and speeds", or "" if none were.
 std::string excluded_text(const Snapshot& snapshot, RowId run_id);
 
 /// Returns a line with the run's target, drafter, head, tree, precision, threads and tier.

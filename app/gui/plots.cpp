@@ -67,7 +67,7 @@ class PlotContexts {
 
 Result<RowId> chosen_run(const Snapshot& snapshot, const PlotOptions& options) {
     if (snapshot.runs.empty()) return bad_input("the capture contains no runs; there is nothing to draw");
-    if (options.run == 0) return snapshot.runs.back().id;
+    if (options.run == 0) return newest_run(snapshot);
     if (snapshot.run(options.run) == nullptr)
         return bad_input("--run {}: no such run; the capture has runs {} to {}", options.run,
                          snapshot.runs.front().id, snapshot.runs.back().id);
@@ -218,7 +218,7 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
                 static_cast<float>(options.scale));
     UiState ui;
     ui.source = snapshot.source;
-    ui.newest_run = snapshot.runs.empty() ? 0 : snapshot.runs.back().id;
+    ui.newest_run = newest_run(snapshot);
     ui.run_id = run;
     ui.follow = false;
     ui.data_key = 1;

@@ -70,11 +70,11 @@ void BreakpointWatch::phase_ended(const SpanEvent& event, const Breakpoints& poi
     ++times.total;
 }
 
-std::string BreakpointWatch::round_ended(std::span<const RoundEnd> rounds, const Breakpoints& points) {
+BreakpointHit BreakpointWatch::round_ended(std::span<const RoundEnd> rounds, const Breakpoints& points) {
     const std::string slow = std::exchange(slow_, {});
     for (const RoundEnd& round : rounds)
-        if (std::string met = find_hit(round, points); !met.empty()) return met;
-    return points.slow_phase ? slow : "";
+        if (std::string met = find_hit(round, points); !met.empty()) return {std::move(met), round.prompt_id};
+    return {points.slow_phase ? slow : ""};
 }
 
 void BreakpointWatch::reset() {

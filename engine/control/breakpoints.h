@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/phase.h"
+#include "base/units.h"
 
 namespace draftscope {
 
@@ -31,6 +32,12 @@ struct RoundEnd {
     bool ended = false;        ///< an end token was committed
     std::string_view text{};   ///< the complete output so far
     std::size_t new_text = 0;  ///< bytes at the end of `text` that this round added
+    RowId prompt_id = 0;
+};
+/// A breakpoint that was hit.
+struct BreakpointHit {
+    std::string what;     ///< "rejection at depth <= 1"; "" = none
+    RowId prompt_id = 0;  ///< of the sequence that hit it; 0 = the step as a whole
 };
 
 /// Checks the phases and rounds of a run against the breakpoints. Engine thread only.
@@ -42,9 +49,8 @@ class BreakpointWatch {
     /// Call after each outermost phase. Times are always collected, so that the breakpoint can be switched on
     /// during a run.
     void phase_ended(const SpanEvent& event, const Breakpoints& points);
-    /// Call after a step. Returns the first breakpoint that was hit, such as "rejection at depth <= 1", or
-    /// "".
-    std::string round_ended(std::span<const RoundEnd> rounds, const Breakpoints& points);
+    /// Call after a step. Returns the first breakpoint that was hit.
+    BreakpointHit round_ended(std::span<const RoundEnd> rounds, const Breakpoints& points);
     void reset();
 
   private:

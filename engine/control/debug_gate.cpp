@@ -126,15 +126,20 @@ void DebugGate::phase_ended(const SpanEvent& event) {
 void DebugGate::at_round_end(std::span<const RoundEnd> rounds) {
     if (!enabled_) return;
     std::unique_lock lock(mutex_);
-    const std::string met = watch_.round_ended(rounds, breakpoints_);
-    if (!met.empty()) {
+    const BreakpointHit hit = watch_.round_ended(rounds, breakpoints_);
+    if (!hit.what.empty()) {
         hold_ = true;
         permits_ = 0;
         granularity_ = StepGranularity::round;
-        reason_ = "breakpoint: " + met;
+        reason_ = "breakpoint: " + hit.what;
+        if (hit.prompt_id != 0) watched_ = hit.prompt_id;  // the next step shows the same sequence
     }
     if (!hold_) return;
     point_.kind = HoldPoint::Kind::after_round;
+    const RowId watched = watched_;
+    const bool in_step =
+        std::ranges::any_of(rounds, [&](const RoundEnd& round) { return round.prompt_id == watched; });
+    point_.prompt_id = in_step ? watched : 0;
     point_.next_phase_id = point_.next_level = 0;
     handle_boundary(lock);
 }

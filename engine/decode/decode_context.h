@@ -80,7 +80,8 @@ struct DecodeContext {
     int vocab;          ///< number of real token ids
     DraftVocab active;  ///< only for a head without state
     ForwardOutput forward;
-    bool sampled = true;  ///< whether the current step records its spans
+    bool sampled = true;       ///< whether the current step records its spans
+    TimeNs full_draft_ns = 0;  ///< time of the latest calibration round's drafts; 0 = none yet
 };
 
 }  // namespace draftscope

@@ -31,13 +31,11 @@ Status DecodeStep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
     const std::uint64_t end = ticks_now();
     live_.end();
     record(start, end);
-    return {};
+    return shadow_drafter_.due(rounds_) ? shadow_drafter_.draft(jobs_, rounds_) : Status();
 }
 
 Status DecodeStep::make_jobs() {
     jobs_.clear();
-    drafting_.clear();
-    drafting_sequences_.clear();
     const int d = core_.target.config().hidden, context_length = core_.target.config().context;
     const int aux_width = static_cast<int>(core_.drafter.aux_layers().size()) * d;
     for (std::size_t i = 0; i < rounds_.size(); ++i) {
@@ -68,8 +66,6 @@ Status DecodeStep::make_jobs() {
         job.state = sequence.drafter.get();
         job.head_state = sequence.head.get();
         job.tree = tree;
-        drafting_.push_back(i);
-        drafting_sequences_.push_back(&sequence);
     }
     return {};
 }
@@ -80,8 +76,7 @@ Status DecodeStep::draft_and_verify() {
     if (core_.rule->needs().sampled_drafts && core_.options.sampling.temperature > 0)
         context.sampled = &sampling_;
     context.coverage_wanted = core_.records.on();
-    const bool shadows_due = shadow_drafter_.due(totals_.steps, drafting_sequences_);
-    core_.sampled = shadows_due || is_sampled(totals_.steps);
+    core_.sampled = is_sampled(totals_.steps);
     const auto drafted = [&] {
         for (const Round& round : rounds_)
             if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
@@ -89,12 +84,10 @@ Status DecodeStep::draft_and_verify() {
     const Status enqueued = backend_step_.enqueue(context, jobs_, rounds_, drafted);
     const Status finished = backend_step_.finish(jobs_, rounds_, drafted);
     DS_TRY(enqueued);
-    DS_TRY(finished);
-    return shadows_due ? shadow_drafter_.draft(jobs_, drafting_sequences_, drafting_) : Status();
+    return finished;
 }
 
-/// Returns whether a step's spans are recorded. The first sampled step is the second one after the warm-up,
-/// so that intervals of even length miss the steps in which shadow heads draft.
+/// Returns whether a step's spans are recorded. The first sampled step is the second one after the warm-up.
 bool DecodeStep::is_sampled(std::int64_t step) const {
     const int interval = core_.options.span_interval;
     return !on_device() || (step - core_.options.warmup_steps) % interval == 1 % interval;
@@ -189,8 +182,7 @@ void DecodeStep::make_round_rows(Round& round) {
 void DecodeStep::record(std::uint64_t start, std::uint64_t end) {
     core_.spans.collect();
     if (!core_.sampled) core_.spans.clear();  // those of the host alone
-    const TimeNs shadow_ns = shadow_drafter_.take_head_ns();
-    const TimeNs head_ns = core_.spans.head_ns(0, core_.spans.size()) - shadow_ns;
+    const TimeNs head_ns = core_.spans.head_ns(0, core_.spans.size());
     StepRow row;
     row.start_ns = core_.spans.to_run_time(start);
     row.end_ns = core_.spans.to_run_time(end);
@@ -198,7 +190,6 @@ void DecodeStep::record(std::uint64_t start, std::uint64_t end) {
     row.sampled = core_.sampled;
     row.excluded = totals_.steps < core_.options.warmup_steps ? Excluded::warmup
                    : row.paused_ns > 0                        ? Excluded::paused
-                   : shadow_ns > 0                            ? Excluded::shadow
                                                               : Excluded::no;
     for (Round& round : rounds_) {
         PromptOutcome& outcome = round.sequence->outcome;
@@ -245,7 +236,7 @@ void DecodeStep::count(const StepRow& row) {
     totals_.rounds += static_cast<std::int64_t>(rounds_.size());
     totals_.committed += committed;
     totals_.decode_ns += ns;
-    if (row.excluded != Excluded::no) return;
+    if (!row.time_counts()) return;
     totals_.counted_committed += committed;
     totals_.counted_ns += ns;
 }

@@ -53,9 +53,7 @@ class DecodeStep {
     ReusableVector<Round> rounds_;
     std::vector<TargetSample> choices_;  ///< of every row
     ReusableVector<DraftJob> jobs_;      ///< one for each round that drafts
-    std::vector<std::size_t> drafting_;  ///< index of each job's round
-    std::vector<Sequence*> drafting_sequences_;
-    std::vector<int> nodes_;  ///< node indices of one tree
+    std::vector<int> nodes_;             ///< node indices of one tree
 };
 
 }  // namespace draftscope

@@ -94,7 +94,8 @@ Status DecodeSession::Impl::step(PromptFeed& feed) {
     ends.clear();
     for (const Round& round : decode_step.rounds()) {
         ends.push_back({round.accepted(), round.tree.max_depth(), round.uncovered,
-                        round.finish == Finish::eos, round.sequence->outcome.text, round.new_text});
+                        round.finish == Finish::eos, round.sequence->outcome.text, round.new_text,
+                        round.sequence->row.id});
         if (round.new_text > 0) feed.text(round.sequence->prompt, round.piece());
     }
     core.gate.at_round_end(ends);

@@ -36,6 +36,9 @@ struct DecodeOptions {
     int warmup_steps = 2;  ///< first steps of a run, excluded from statistics; our default
     /// Rounds of each prompt in which the full head also drafts (every second one), as a reference.
     int calibration_rounds = 0;
+    /// Time of the run in which the full head may follow texts that have ended, with batch 1; 0 = it does
+    /// not.
+    TimeNs full_shadow_ns = 0;
     bool record_nodes = true;
     /// On a device, every Nth step records spans, whose marks on its queue cost time. On the CPU, every step.
     int span_interval = 1;

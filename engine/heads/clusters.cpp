@@ -78,12 +78,16 @@ void ClusteredVocab::visit_read(Rows<const std::int32_t> chosen, bool per_row,
 }
 
 void ClusteredVocab::note(ClusterState::Level& seen, Rows<const std::int32_t> chosen, bool per_row) const {
-    seen.active_rows = 0;
+    seen.active_rows = seen.row_tokens = 0;
     seen.bytes = 0;
     visit_read(chosen, per_row, seen.chosen, [&](const Cluster& part) {
         seen.active_rows += static_cast<double>(part.ids.size());
         seen.bytes += blocks_bytes(part.blocks);
     });
+    for (int r = 0; r < chosen.rows; ++r)
+        for (const int cluster : chosen.row(r))
+            seen.row_tokens += static_cast<double>(parts_[cluster].ids.size()) / chosen.rows;
+    seen.row_tokens += static_cast<double>(parts_[clusters_].ids.size());
 }
 
 /// Bytes of weights that a call reads.
@@ -184,6 +188,7 @@ HeadCost ClusteredVocab::cost(const ClusterState* state, int level, double clust
     cost.bytes = static_cast<std::uint64_t>(cost.active_rows * row_bytes);
     if (const auto* seen = state == nullptr ? nullptr : state->levels.at(level); seen != nullptr) {
         cost.active_rows = seen->active_rows;
+        cost.row_tokens = seen->row_tokens;
         cost.bytes = seen->bytes;
     }
     cost.flops_per_row = 2.0 * cost.active_rows * rows_.k();

@@ -20,6 +20,7 @@ struct ClusterState final : HeadState {
     struct Level {
         std::vector<std::uint8_t> chosen;  ///< [parts + 1], 1 = by any row; the last is for tokens of no part
         double active_rows = 0;            ///< number of tokens scored
+        double row_tokens = 0;             ///< of one row's clusters, mean over the rows
         std::uint64_t bytes = 0;           ///< weights read, without the router
     };
     PerLevel<Level> levels;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +45,8 @@ struct HeadCost {
     double flops_per_row = 0;
     Lane lane = Lane::critical;
     std::uint64_t scattered_bytes = 0;  ///< part of `bytes` read as single scattered rows
+    /// Tokens of one row's own shortlist, mean over the call's rows; absent = each row has all that is read.
+    std::optional<double> row_tokens = {};
 };
 
 /// Result of verification as passed to on_verified().

@@ -70,7 +70,7 @@ struct MicroSpecOptions {
     bool from_prompt = true, from_rounds = true;
     Gather gather = Gather::async;
     Branch branch = Branch::tree;
-    bool only_new = true;       ///< active tokens are not appended again
+    bool only_new = false;      ///< active tokens are not appended again
     bool prompt_last = false;   ///< the prompt's tokens enter the window after its candidates
     bool append_bonus = false;  ///< the round's last token is appended even if no draft had it
     bool keep_ends = false;     ///< end-of-text tokens are always active
@@ -411,9 +411,9 @@ constexpr HeadParam microspec_params[] = {
      "verified positions: every node of the tree (in replays and shadows: the accepted path), the accepted "
      "path, or its last node",
      false, "tree|path|last"},
-    // The authors' code and section 3.3 append new unique tokens; equation 4 windows the raw stream.
-    {"stream", 0, 0, 0, true, "appended to the stream: only candidates not yet active, or all of a round",
-     false, "new|all"},
+    // Equation 4 windows the raw stream; the authors' code and section 3.3 append new unique tokens.
+    {"stream", 0, 0, 0, false,
+     "appended to the stream: all candidates of a round, or only those not yet active", false, "all|new"},
     {"prompt", 0, 0, 0, true, "the prompt's tokens enter the window before its candidates, or after them",
      false, "first|last"},
     {"bonus", 0, 0, 0, true, "the round's last token is also appended", false, "no|yes"},
@@ -433,7 +433,7 @@ Result<std::unique_ptr<LmHead>> make_microspec(const HeadSpec& spec, const HeadF
     options.gather = gather == "sync" ? Gather::sync : gather == "indexed" ? Gather::indexed : Gather::async;
     const std::string_view branch = word_param(spec, "branch", "tree");
     options.branch = branch == "last" ? Branch::last : branch == "path" ? Branch::path : Branch::tree;
-    options.only_new = word_param(spec, "stream", "new") == "new";
+    options.only_new = word_param(spec, "stream", "all") == "new";
     options.prompt_last = word_param(spec, "prompt", "first") == "last";
     options.append_bonus = word_param(spec, "bonus", "no") == "yes";
     options.keep_ends = keeps_ends(spec);

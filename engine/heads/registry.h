@@ -33,6 +33,7 @@ struct HeadSizeParam {
     std::string_view name = {};  ///< "" = none
     Unit unit = Unit::one;       ///< what the values are multiples of
     std::array<double, 4> values = {};
+    int default_parts = 0;  ///< by default the head keeps vocab_fraction() with this; 0 = another rule
     bool max_rows = false;  ///< bounds the rows of the LM head that a call reads; calls may read fewer
 };
 

@@ -129,8 +129,12 @@ class SpecVocabHead final : public LmHead {
         const double active = seen == nullptr ? max_count : seen->active_rows;
         const std::uint64_t bytes =
             seen == nullptr ? speculator_.bytes(level) + rows_bytes(active) : seen->bytes;
-        return {active, bytes, speculator_.flops_per_row(level) + 2.0 * size * weights_.hidden,
-                Lane::critical, bytes - speculator_.bytes(level)};
+        return {active,
+                bytes,
+                speculator_.flops_per_row(level) + 2.0 * size * weights_.hidden,
+                Lane::critical,
+                bytes - speculator_.bytes(level),
+                size};
     }
 
     ActiveSet active_set(const HeadState* state, int level, std::vector<TokenId>&) const override {

@@ -30,10 +30,6 @@ class CaptureEmitter {
     /// True at most every 50 ms, which is often enough to show how texts grow.
     bool progress_due();
     void end_prompt(const PromptRow& prompt);
-    /// Id that round `index` of the next step will get, for rows that refer to it earlier.
-    RowId next_round_id(std::size_t index) const {
-        return on() ? output_.ids->round + 1 + static_cast<RowId>(index) : 0;
-    }
     /// Id of round `index` of the `rounds` rounds in the step recorded last.
     RowId latest_round_id(std::size_t index, std::size_t rounds) const {
         return on() ? output_.ids->round + 1 + static_cast<RowId>(index) - static_cast<RowId>(rounds) : 0;

@@ -128,7 +128,7 @@ HeadEvalRow head_row(const LmHead& head, std::span<const DraftJob> jobs, std::si
     row.head = std::move(text);
     row.mode = mode;
     const DraftJob& job = jobs[index];
-    double active = 0, bytes = 0, flops = 0;
+    double active = 0, own = 0, bytes = 0, flops = 0;
     for (std::size_t level = 0; level < job.rows_per_call.size(); ++level) {
         int rows = 0, sharing = 0;
         for (const DraftJob& other : jobs) {
@@ -140,10 +140,14 @@ HeadEvalRow head_row(const LmHead& head, std::span<const DraftJob> jobs, std::si
         const HeadCost cost =
             head.cost_at(job.head_state, shared ? rows : job.rows_per_call[level], static_cast<int>(level));
         active += cost.active_rows;
+        own += cost.row_tokens.value_or(cost.active_rows);
         bytes += static_cast<double>(cost.bytes) / (shared ? sharing : 1);
         flops += cost.flops_per_row * job.rows_per_call[level];
     }
-    if (!job.rows_per_call.empty()) row.active_rows = active / static_cast<double>(job.rows_per_call.size());
+    if (const auto calls = static_cast<double>(job.rows_per_call.size()); calls > 0) {
+        row.active_rows = active / calls;
+        row.row_tokens = own / calls;
+    }
     row.bytes = std::llround(bytes);
     row.flops = std::llround(flops);
     return row;

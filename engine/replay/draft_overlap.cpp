@@ -33,7 +33,7 @@ void OverlapHead::propose(HeadCall& call) {
     inner.support_stride = columns_.stride;
     inner.support_tokens = tokens_.data();
     inner.support_sizes = sizes_.data();
-    inner.temperature = temperature_;
+    inner.temperature = sampling_.temperature;
     head_.propose(inner);
     call.tokens = nullptr;  // the ids are tokens
     if (std::ssize(levels_) <= call.level) levels_.resize(numel(call.level + 1, 1));
@@ -43,7 +43,8 @@ void OverlapHead::propose(HeadCall& call) {
             const std::ptrdiff_t cell = row_offset(row, columns_.stride);
             const TokenId* const tokens = columns_.own ? tokens_.data() + cell : inner.tokens;
             select(call, row, logits_.data() + cell, tokens, sizes_.data()[row]);
-            if (row == sequence.first_row) keep(kept, logits_.data() + cell, tokens, sizes_.data()[row]);
+            if (row == sequence.first_row)
+                keep(call.exec, kept, logits_.data() + cell, tokens, sizes_.data()[row]);
         }
         levels_[call.level].push_back(std::move(kept));
     }
@@ -64,15 +65,12 @@ void OverlapHead::select(HeadCall& call, int row, const float* logits, const Tok
     call.sums[row] = logits[best] + static_cast<float>(std::log(sum));
 }
 
-void OverlapHead::keep(Kept& kept, const float* logits, const TokenId* tokens, int size) const {
+void OverlapHead::keep(const kernels::Exec& exec, Kept& kept, const float* logits, const TokenId* tokens,
+                       int size) {
     if (tokens != nullptr) kept.q.tokens.assign(tokens, tokens + size);
-    kept.q.probs.resize(size);
-    if (size == 0) return;
-    const float largest = *std::max_element(logits, logits + size);
-    double sum = 0;
-    for (int i = 0; i < size; ++i)
-        sum += kept.q.probs[i] = static_cast<float>(std::exp((logits[i] - largest) / temperature_));
-    for (float& prob : kept.q.probs) prob = static_cast<float>(prob / sum);
+    kept.q.probs.assign(logits, logits + size);
+    kernels::make_distribution(exec, sampling_.temperature, sampling_.top_k, sampling_.top_p, scratch_,
+                               {kept.q.probs, kept.q.tokens});
 }
 
 }  // namespace draftscope

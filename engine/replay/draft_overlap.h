@@ -7,6 +7,7 @@
 #include "engine/draft/drafter.h"
 #include "engine/heads/head.h"
 #include "kernels/device_array.h"
+#include "kernels/sampling.h"
 
 namespace draftscope {
 
@@ -27,9 +28,10 @@ struct LevelOverlap {
 /// backends in host memory. The best token of a row is selected here, from all logits of the head's support.
 class OverlapHead final : public LmHead {
   public:
-    /// Keeps q = softmax(logits / temperature). `head` is prepared and outlives this.
-    OverlapHead(LmHead& head, double temperature)
-        : LmHead(head.needs()), head_(head), temperature_(temperature) {}
+    /// Keeps q as drafts are sampled from it: after temperature, top-k and top-p. `head` is prepared and
+    /// outlives this.
+    OverlapHead(LmHead& head, const DraftSampling& sampling)
+        : LmHead(head.needs()), head_(head), sampling_(sampling) {}
 
     /// Returns q of the tree's node at `level`; null if the chain ended before.
     const DraftDistribution* drafted(const DraftJob& chain, int level) const;
@@ -62,10 +64,11 @@ class OverlapHead final : public LmHead {
         DraftDistribution q;
     };
     void select(HeadCall& call, int row, const float* logits, const TokenId* tokens, int size);
-    void keep(Kept& kept, const float* logits, const TokenId* tokens, int size) const;
+    void keep(const kernels::Exec& exec, Kept& kept, const float* logits, const TokenId* tokens, int size);
 
     LmHead& head_;
-    double temperature_;
+    DraftSampling sampling_;
+    kernels::DraftSampleScratch scratch_;
     SupportColumns columns_;
     std::vector<std::vector<Kept>> levels_;  ///< of the latest chains
     kernels::DeviceArray<float> logits_;

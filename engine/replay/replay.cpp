@@ -192,8 +192,11 @@ class Replayer {
     /// Drafts chains along the texts. A position counts if the drafts before it were accepted.
     Status run_overlap(LmHead& head, std::span<const std::size_t> prompts, std::span<Text> texts,
                        std::vector<std::vector<LevelOverlap>>& sums) {
-        const double temperature = recording_.info().sampling.temperature;
-        OverlapHead drafts(head, temperature > 0 ? temperature : 1.0);
+        const Sampling& sampling = recording_.info().sampling;
+        DraftSampling drafted;  // a greedy recording is evaluated at T = 1, where nothing is cut
+        if (sampling.temperature > 0)
+            drafted = {sampling.temperature, sampling.seed, sampling.top_p, sampling.top_k};
+        OverlapHead drafts(head, drafted);
         TreeSpec chain;
         chain.depth = options_.tree.depth;
         chain.topk = 1;

@@ -9,6 +9,7 @@ void ReplayStats::add(const HeadRound& round) {
     committed += round.committed;
     covered += round.covered;
     active_rows_sum += round.active_rows;
+    row_tokens_sum += round.row_tokens;
     bytes_sum += static_cast<double>(round.bytes);
     flops_sum += round.flops;
     if (round.covered_mass) {

@@ -16,7 +16,7 @@ struct ReplayStats {
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0, covered = 0;
     std::vector<std::int64_t> histogram;  ///< number of rounds by accepted drafts
     std::vector<DepthAcceptance> depths;  ///< index = depth - 1
-    double covered_prob_sum = 0, active_rows_sum = 0, bytes_sum = 0, flops_sum = 0;
+    double covered_prob_sum = 0, active_rows_sum = 0, row_tokens_sum = 0, bytes_sum = 0, flops_sum = 0;
     std::int64_t covered_prob_rounds = 0;
     std::vector<LevelOverlap> overlaps;  ///< by level of the chains
 
@@ -35,6 +35,7 @@ struct ReplayStats {
     std::optional<double> coverage() const { return ratio(covered, committed); }
     std::optional<double> covered_mass() const;
     double active_rows() const { return ratio(active_rows_sum, rounds).value_or(0); }
+    double row_tokens() const { return ratio(row_tokens_sum, rounds).value_or(0); }
     double bytes_per_round() const { return ratio(bytes_sum, rounds).value_or(0); }
     double flops_per_round() const { return ratio(flops_sum, rounds).value_or(0); }
     /// Acceptance rates; index = depth - 1.

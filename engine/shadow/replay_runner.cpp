@@ -108,6 +108,7 @@ std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
             round.covered_mass = covered_prob / round.committed;
         const HeadEvalRow cost = head_row(*head_, {&*cursor.drafted, 1}, 0, {}, HeadMode::selfpaced);
         round.active_rows = cost.active_rows;
+        round.row_tokens = cost.row_tokens.value_or(0);
         round.bytes = static_cast<std::uint64_t>(cost.bytes);
         round.flops = static_cast<double>(cost.flops);
         if (decided) {

@@ -21,6 +21,7 @@ struct HeadRound {
     bool clipped = false;
     std::optional<double> covered_mass;  ///< mean over the committed tokens' positions
     double active_rows = 0;              ///< mean per head call
+    double row_tokens = 0;               ///< HeadEvalRow::row_tokens
     std::uint64_t bytes = 0;             ///< bytes that the head calls read
     double flops = 0;                    ///< of the head calls, two per weight and row
     bool operator==(const HeadRound&) const = default;

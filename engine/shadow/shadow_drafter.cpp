@@ -7,6 +7,12 @@
 #include "engine/shadow/shadow_evaluator.h"
 
 namespace draftscope {
+namespace {
+
+/// Rounds of a text from one calibration round to the next.
+constexpr std::int64_t calibration_interval = 2;
+
+}  // namespace
 
 ShadowDrafter::ShadowDrafter(DecodeContext& core) : core_(core) {
     if (!can_evaluate_shadows(core)) return;
@@ -18,64 +24,71 @@ ShadowDrafter::ShadowDrafter(DecodeContext& core) : core_(core) {
     }
 }
 
-bool ShadowDrafter::calibrates(std::span<Sequence* const> sequences) const {
+bool ShadowDrafter::calibrates(std::span<const Round> rounds) const {
     if (core_.full_head == nullptr || core_.head == nullptr || core_.full_head == core_.head ||
         is_full_head(core_.records.head_text()))
         return false;
-    return std::ranges::any_of(sequences, [this](const Sequence* sequence) {
-        return sequence->calibrated < core_.options.calibration_rounds;
+    return std::ranges::any_of(rounds, [this](const Round& round) {
+        const Sequence& sequence = *round.sequence;
+        return round.job >= 0 && sequence.calibrated < core_.options.calibration_rounds &&
+               sequence.outcome.rounds > calibration_interval * sequence.calibrated;
     });
 }
 
-bool ShadowDrafter::due(std::int64_t step, std::span<Sequence* const> sequences) const {
-    const std::int64_t warm = step - core_.options.warmup_steps;
-    return warm >= 0 && warm % 2 == 0 && can_evaluate_shadows(core_) &&
-           (!aligned_.empty() || calibrates(sequences));
+bool ShadowDrafter::due(std::span<const Round> rounds) const {
+    return can_evaluate_shadows(core_) && (!aligned_.empty() || calibrates(rounds));
 }
 
-Status ShadowDrafter::draft(std::span<const DraftJob> jobs, std::span<Sequence* const> sequences,
-                            std::span<const std::size_t> indices) {
+Status ShadowDrafter::draft(std::span<const DraftJob> jobs, std::span<const Round> rounds) {
     core_.phases.set_observer(nullptr);  // only the driving head can be stepped through
     Status status;
-    if (calibrates(sequences)) {
+    if (calibrates(rounds)) {
+        const TimeNs start = monotonic_ns();
         status = draft_with({core_.full_head, std::string(full_head_id), HeadMode::calibration, 0, nullptr},
-                            jobs, sequences, indices);
-        for (Sequence* sequence : sequences) ++sequence->calibrated;
+                            jobs, rounds);
+        core_.full_draft_ns = monotonic_ns() - start;
+        for (const Round& round : rounds) ++round.sequence->calibrated;
     }
     for (std::size_t i = 0; i < aligned_.size() && status.ok(); ++i)
-        status = draft_with(aligned_[i], jobs, sequences, indices);
+        status = draft_with(aligned_[i], jobs, rounds);
     core_.phases.set_observer(&core_.gate);
+    core_.spans.clear();  // they are no part of a step
     return status;
 }
 
 Status ShadowDrafter::draft_with(const DraftingHead& drafting, std::span<const DraftJob> driving,
-                                 std::span<Sequence* const> sequences, std::span<const std::size_t> indices) {
+                                 std::span<const Round> rounds) {
     core_.spans.collect();
     const std::size_t first = core_.spans.size();
     std::vector<DraftJob> jobs(driving.begin(), driving.end());
-    std::vector<HeadState*> states;
-    for (std::size_t i = 0; i < jobs.size(); ++i) {
-        jobs[i].head_state = drafting.mode == HeadMode::aligned
-                                 ? sequences[i]->shadows->aligned[drafting.aligned_index].get()
-                                 : nullptr;
+    std::vector<HeadState*> states(jobs.size());
+    std::vector<std::size_t> places(jobs.size());
+    for (std::size_t r = 0; r < rounds.size(); ++r) {
+        if (rounds[r].job < 0) continue;
+        const std::size_t i = rounds[r].job;
+        const Sequence& sequence = *rounds[r].sequence;
+        places[i] = r;
+        // The text as it was when the driving head drafted.
+        jobs[i].tokens = std::span(sequence.tokens).first(sequence.tokens.size() - rounds[r].emitted.size());
         jobs[i].rows_per_call.clear();
-        states.push_back(jobs[i].head_state);
+        if (drafting.mode == HeadMode::aligned)
+            states[i] = sequence.shadows->aligned[drafting.aligned_index].get();
+        jobs[i].head_state = states[i];
     }
     DraftContext context{core_.exec, core_.phases, drafting.head, core_.options.tree, nullptr};
     DS_TRY(core_.drafter.expand(context, jobs));
     core_.spans.collect();
     const TimeNs head_ns = core_.spans.head_ns(first, core_.spans.size());
-    head_ns_ += head_ns;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
         PendingShadowTrees::PendingTree pending;
         pending.row = head_row(*drafting.head, jobs, i, drafting.text, drafting.mode);
         pending.row.run_id = core_.records.run_id();
-        pending.row.round_id = core_.records.next_round_id(indices[i]);
+        pending.row.round_id = core_.records.latest_round_id(places[i], rounds.size());
         pending.row.head_ns = split_evenly(head_ns, i, jobs.size());
+        pending.first = jobs[i].tokens.size();
         pending.tree = std::move(jobs[i].out);
-        pending.first = sequences[i]->tokens.size();
         pending.active = active_set_for(drafting, states[i], pending.tree.max_depth() + 1);
-        sequences[i]->aligned.add(std::move(pending));
+        rounds[places[i]].sequence->aligned.add(std::move(pending));
     }
     return {};
 }

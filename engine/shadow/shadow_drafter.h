@@ -3,24 +3,21 @@
 #include <vector>
 
 #include "engine/decode/decode_context.h"
+#include "engine/decode/round.h"
 
 namespace draftscope {
 
 /// Drafts trees with other heads, from the same states as the driving head. The target never sees these
-/// trees; the text that follows decides them. The full head drafts in the first rounds of every prompt
-/// (calibration), aligned shadow heads in every second round.
+/// trees; the text decides them. The full head drafts in a few rounds of every prompt (calibration), aligned
+/// shadow heads in every round. They draft between two steps, so no step's time includes them.
 class ShadowDrafter {
   public:
     explicit ShadowDrafter(DecodeContext& core);
 
-    /// Returns whether step `step` of the run drafts such trees. At most every second step does, so that a
-    /// short run has counted steps as well.
-    bool due(std::int64_t step, std::span<Sequence* const> sequences) const;
-    /// `jobs` are as the driving head left them, with the sequence and the round index of each.
-    Status draft(std::span<const DraftJob> jobs, std::span<Sequence* const> sequences,
-                 std::span<const std::size_t> indices);
-    /// T_head of these drafts since the last call; part of the step's spans.
-    TimeNs take_head_ns() { return std::exchange(head_ns_, 0); }
+    /// Returns whether heads draft in addition after a step of these rounds.
+    bool due(std::span<const Round> rounds) const;
+    /// Drafts the trees of a step that was recorded. `jobs` are as the driving head left them.
+    Status draft(std::span<const DraftJob> jobs, std::span<const Round> rounds);
 
   private:
     struct DraftingHead {
@@ -30,15 +27,14 @@ class ShadowDrafter {
         std::size_t aligned_index = 0;       ///< index of an aligned head's state in SequenceShadows
         std::shared_ptr<DraftVocab> active;  ///< for a head without state; null = the whole vocabulary
     };
-    bool calibrates(std::span<Sequence* const> sequences) const;
-    Status draft_with(const DraftingHead& drafting, std::span<const DraftJob> jobs,
-                      std::span<Sequence* const> sequences, std::span<const std::size_t> indices);
+    bool calibrates(std::span<const Round> rounds) const;
+    Status draft_with(const DraftingHead& drafting, std::span<const DraftJob> driving,
+                      std::span<const Round> rounds);
     std::shared_ptr<DraftVocab> active_set_for(const DraftingHead& drafting, const HeadState* state,
                                                int levels) const;
 
     DecodeContext& core_;
     std::vector<DraftingHead> aligned_;
-    TimeNs head_ns_ = 0;
 };
 
 /// Part `index` of a time that `parts` sequences share equally. The parts add up to it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "capture/head_traits.h"
 #include "engine/decode/logits_queries.h"
 #include "engine/record/round_rows.h"
 #include "engine/shadow/shadow_drafter.h"
@@ -22,16 +23,21 @@ bool can_evaluate_shadows(const DecodeContext& core) {
 
 ShadowEvaluator::ShadowEvaluator(DecodeContext& core) : core_(core) {
     if (!can_evaluate_shadows(core)) return;
+    const auto follow = [&](const ShadowHead& head, bool at_end) {
+        heads_.push_back({head,
+                          ReplayRunner(core.drafter, ReplayHead{head.head, false}, core.exec, core.phases,
+                                       core.options.tree, core.target.config().context, core.vocab),
+                          DraftVocab(head.head, core.vocab), at_end});
+    };
     aligned_ = aligned_heads(core.options);
     for (const ShadowHead& shadow : core.options.shadows) {
         best_k_ = std::max(
             {best_k_, shadow.head->target_tokens().at_prompt, shadow.head->target_tokens().at_verified});
-        if (shadow.aligned) continue;
-        heads_.push_back({&shadow,
-                          ReplayRunner(core.drafter, ReplayHead{shadow.head, false}, core.exec, core.phases,
-                                       core.options.tree, core.target.config().context, core.vocab),
-                          DraftVocab(shadow.head, core.vocab)});
+        if (!shadow.aligned) follow(shadow, false);
     }
+    if (core.options.full_shadow_ns > 0 && core.options.batch == 1 && core.full_head != nullptr &&
+        core.full_head != core.head)
+        follow({std::string(full_head_id), core.full_head}, true);
     best_k_ = std::min(best_k_, core.vocab);
 }
 
@@ -55,7 +61,9 @@ Status ShadowEvaluator::begin(Sequence& sequence) {
             const auto first = kept->best.begin() + static_cast<std::ptrdiff_t>(row) * width;
             return std::vector<TokenId>(first, first + k);
         };
-        if (keeps_logits())
+        if (heads_[i].at_end)
+            lane.cursor.text.covered_prob = [](int, const ActiveSet&, int) { return 1.0; };
+        else if (keeps_logits())
             lane.cursor.text.covered_prob = [this, kept = &shadows, &lane](int row, const ActiveSet&,
                                                                            int level) {
                 return kept->verified.covered_prob(core_.exec, row, *lane.active, core_.options.sampling,
@@ -63,7 +71,7 @@ Status ShadowEvaluator::begin(Sequence& sequence) {
             };
         heads_[i].runner.begin(lane.cursor);
         if (lane.cursor.head)
-            lane.private_active = std::make_unique<DraftVocab>(heads_[i].head->head, core_.vocab);
+            lane.private_active = std::make_unique<DraftVocab>(heads_[i].head.head, core_.vocab);
         lane.active = lane.private_active ? lane.private_active.get() : &heads_[i].active;
     }
     return {};
@@ -111,7 +119,8 @@ void ShadowEvaluator::append_logits(const Round& round) {
 void ShadowEvaluator::drop_logits(Sequence& sequence) {
     SequenceShadows& shadows = *sequence.shadows;
     auto oldest = static_cast<int>(sequence.tokens.size());
-    for (const SequenceShadows::Lane& lane : shadows.lanes) oldest = std::min(oldest, lane.cursor.prefix - 1);
+    for (std::size_t i = 0; i < heads_.size(); ++i)
+        if (!heads_[i].at_end) oldest = std::min(oldest, shadows.lanes[i].cursor.prefix - 1);
     if (const auto row = sequence.aligned.oldest_row()) oldest = std::min(oldest, static_cast<int>(*row));
     shadows.verified.drop_before(oldest);
 }
@@ -123,6 +132,7 @@ Status ShadowEvaluator::after_step(std::span<const Round> rounds) {
     }
     for (const Round& round : rounds) {
         if (!heads_.empty()) DS_TRY(append_features(*round.sequence));
+        round.sequence->shadows->round_ends.push_back(static_cast<int>(round.sequence->tokens.size()));
         if (keeps_logits()) append_logits(round);
         std::vector<TokenId> ids;
         if (best_k_ > 0) {
@@ -136,7 +146,8 @@ Status ShadowEvaluator::after_step(std::span<const Round> rounds) {
     }
     core_.phases.set_observer(nullptr);  // only the driving head can be stepped through
     Status status;
-    for (std::size_t i = 0; i < heads_.size() && status.ok(); ++i) status = run_self_paced(i, rounds);
+    for (std::size_t i = 0; i < heads_.size() && status.ok(); ++i)
+        if (runs_now(i, *rounds.front().sequence)) status = run_self_paced(i, rounds);
     core_.phases.set_observer(&core_.gate);
     for (const Round& round : rounds) drop_logits(*round.sequence);
     return status;
@@ -169,11 +180,28 @@ void ShadowEvaluator::end(Sequence& sequence) {
     evaluate_aligned(sequence, true);
 }
 
+/// Returns whether a head drafts after this step. One that waits for the end of the text must fit in the
+/// run's time for it; its rounds are forecast to take as long as calibration rounds.
+bool ShadowEvaluator::runs_now(std::size_t index, const Sequence& sequence) const {
+    if (!heads_[index].at_end) return true;
+    const TimeNs forecast = sequence.outcome.rounds * core_.full_draft_ns;
+    return sequence.done() && forecast > 0 && at_end_spent_ + forecast <= core_.options.full_shadow_ns;
+}
+
+/// Returns how many rounds of a sequence came after the one that committed its token `last`, counted from 1.
+std::ptrdiff_t ShadowEvaluator::rounds_after(const Sequence& sequence, int last) {
+    const std::vector<int>& ends = sequence.shadows->round_ends;
+    return std::ranges::end(ends) - std::ranges::lower_bound(ends, last) - 1;
+}
+
 Status ShadowEvaluator::run_self_paced(std::size_t index, std::span<const Round> rounds) {
     const ReplayRunner& runner = heads_[index].runner;
+    const TimeNs start = monotonic_ns();
     std::vector<HeadEvalRow> rows;
     for (bool moving = true; moving;) {
         moving = false;
+        // A text that was followed in part would have another tau.
+        if (heads_[index].at_end && core_.gate.cancelled()) return {};
         std::vector<Sequence*> ready;
         for (const Round& round : rounds) {
             Sequence& sequence = *round.sequence;
@@ -191,10 +219,14 @@ Status ShadowEvaluator::run_self_paced(std::size_t index, std::span<const Round>
             if (!evaluated) continue;
             rows.push_back(make_row(index, *evaluated, lane.head_ns));
             rows.back().round_id = core_.records.latest_round_id(r, rounds.size());
+            if (heads_[index].at_end)
+                rows.back().round_id -=
+                    rounds_after(*rounds[r].sequence, evaluated->prefix + evaluated->committed);
             moving = true;
         }
     }
     core_.records.evaluated(std::move(rows));
+    if (heads_[index].at_end) at_end_spent_ += monotonic_ns() - start;
     return {};
 }
 
@@ -225,6 +257,7 @@ Status ShadowEvaluator::draft(std::size_t index, std::span<Sequence* const> sequ
     DS_TRY(heads_[index].runner.draft(lanes, features));
     core_.spans.collect();
     const TimeNs head_ns = core_.spans.head_ns(first, core_.spans.size());
+    core_.spans.clear();  // they are no part of a step
     for (std::size_t i = 0; i < sequences.size(); ++i)
         sequences[i]->shadows->lanes[index].head_ns = split_evenly(head_ns, i, sequences.size());
     return {};
@@ -233,10 +266,12 @@ Status ShadowEvaluator::draft(std::size_t index, std::span<Sequence* const> sequ
 HeadEvalRow ShadowEvaluator::make_row(std::size_t index, const HeadRound& round, TimeNs head_ns) const {
     HeadEvalRow row;
     row.run_id = core_.records.run_id();
-    row.head = heads_[index].head->text;
+    row.head = heads_[index].head.text;
     row.mode = HeadMode::selfpaced;
     row.active_rows = round.active_rows;
+    row.row_tokens = round.row_tokens;
     row.bytes = static_cast<std::int64_t>(round.bytes);
+    row.flops = static_cast<std::int64_t>(round.flops);
     row.head_ns = head_ns;
     row.accepted = round.accepted;
     row.committed = round.committed;

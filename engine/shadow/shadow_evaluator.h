@@ -23,6 +23,7 @@ struct SequenceShadows {
     };
     std::vector<float> hidden, aux;                   ///< features of every verified slot
     std::vector<TokenId> best;                        ///< [slots, k] the target's best tokens
+    std::vector<int> round_ends;                      ///< tokens after each driving round
     VerifiedLogits verified;                          ///< logits that undecided trees may still need
     std::vector<Lane> lanes;                          ///< one for each self-paced head
     std::vector<std::unique_ptr<HeadState>> aligned;  ///< one for each aligned head; null if stateless
@@ -30,8 +31,9 @@ struct SequenceShadows {
 
 /// Evaluates heads in addition to the driving one. Self-paced heads follow the text with their own rounds,
 /// trees and state, exactly as in a run of their own, and are evaluated against the committed text. They run
-/// between steps, outside their time. Aligned heads draft in rounds of the driving head (ShadowDrafter); this
-/// class updates their state after each round and evaluates their trees and those of calibration rounds.
+/// between steps, outside their time. The full head may follow a text when it has ended, if that is quick.
+/// Aligned heads draft in rounds of the driving head (ShadowDrafter); this class updates their state after
+/// each round and evaluates their trees and those of calibration rounds.
 class ShadowEvaluator {
   public:
     explicit ShadowEvaluator(DecodeContext& core);
@@ -44,6 +46,8 @@ class ShadowEvaluator {
     void end(Sequence& sequence);
 
   private:
+    bool runs_now(std::size_t index, const Sequence& sequence) const;
+    static std::ptrdiff_t rounds_after(const Sequence& sequence, int last);
     Status run_self_paced(std::size_t index, std::span<const Round> rounds);
     Status draft(std::size_t index, std::span<Sequence* const> sequences);
     void begin_aligned(Sequence& sequence);
@@ -53,18 +57,22 @@ class ShadowEvaluator {
     void append_logits(const Round& round);
     void drop_logits(Sequence& sequence);
     HeadEvalRow make_row(std::size_t index, const HeadRound& round, TimeNs head_ns) const;
-    bool keeps_logits() const { return core_.options.record_nodes && !(heads_.empty() && aligned_.empty()); }
+    bool keeps_logits() const {
+        return core_.options.record_nodes && !(core_.options.shadows.empty() && aligned_.empty());
+    }
 
     struct SelfPaced {
-        const ShadowHead* head;
+        ShadowHead head;
         ReplayRunner runner;
-        DraftVocab active;  ///< only for a head without state
+        DraftVocab active;    ///< only for a head without state
+        bool at_end = false;  ///< follows the text when it has ended
     };
 
     DecodeContext& core_;
     std::vector<SelfPaced> heads_;
     std::vector<const ShadowHead*> aligned_;
-    int best_k_ = 0;  ///< number of the target's best tokens that the heads need
+    int best_k_ = 0;           ///< number of the target's best tokens that the heads need
+    TimeNs at_end_spent_ = 0;  ///< time of heads that followed texts that had ended
 };
 
 /// The aligned heads among a run's shadow heads, in the order of SequenceShadows::aligned.

@@ -78,15 +78,16 @@ struct BenchUnit {
     Pair pair;
 };
 
-/// Returns the mean of the ratios of the tasks that have one. With one task it is the ratio of the sums.
-std::optional<double> mean_ratio(const std::vector<BenchUnit>& units, std::size_t tasks, Speed speed,
-                                 std::span<const std::uint32_t> times_drawn) {
+/// Returns the mean of the figures of the tasks that have one. With one task it is that of the sums.
+template <typename Figure>
+std::optional<double> mean_of_tasks(const std::vector<BenchUnit>& units, std::size_t tasks, Figure figure,
+                                    std::span<const std::uint32_t> times_drawn) {
     std::vector<Pair> sums(tasks);
     for (std::size_t u = 0; u < units.size(); ++u)
         sums[units[u].task].add(units[u].pair, times_drawn.empty() ? 1 : times_drawn[u]);
-    Values ratios;
-    for (const Pair& sum : sums) ratios.add(ratio(sum, speed));
-    return mean(ratios.known);
+    Values values;
+    for (const Pair& sum : sums) values.add(figure(sum));
+    return mean(values.known);
 }
 
 class TableBuilder {
@@ -156,19 +157,27 @@ class TableBuilder {
         return units;
     }
 
-    /// Returns the mean over tasks of the ratio of speeds, with its interval by conversation. `tasks` = false
-    /// treats all units as one task.
-    std::optional<Estimate> estimate(std::vector<BenchUnit> units, Speed speed, bool tasks) const {
+    /// Returns the mean over tasks of a figure, with its interval by conversation. `tasks` = false treats all
+    /// units as one task.
+    template <typename Figure>
+    std::optional<Estimate> estimate_of(std::vector<BenchUnit> units, Figure figure, bool tasks) const {
         if (!tasks)
             for (BenchUnit& unit : units) unit.task = 0;
         const std::size_t count = tasks ? table_.tasks.size() : 1;
-        const auto value = mean_ratio(units, count, speed, {});
+        const auto value = mean_of_tasks(units, count, figure, {});
         if (!value) return std::nullopt;
         return bootstrap_estimate(
             *value, units.size(),
-            [&](std::span<const std::uint32_t> drawn) { return mean_ratio(units, count, speed, drawn); },
+            [&](std::span<const std::uint32_t> drawn) { return mean_of_tasks(units, count, figure, drawn); },
             options_);
     }
+    /// Returns estimate_of() the ratio of speeds.
+    std::optional<Estimate> estimate(std::vector<BenchUnit> units, Speed speed, bool tasks) const {
+        return estimate_of(
+            std::move(units), [speed](const Pair& sum) { return ratio(sum, speed); }, tasks);
+    }
+    static std::optional<double> tau_of(const Pair& sum) { return sum.method.tau(); }
+    static std::optional<double> tau_unclipped_of(const Pair& sum) { return sum.method.tau_unclipped(); }
 
     /// Figures of each repetition over one group of prompts.
     struct Repetition {
@@ -209,23 +218,11 @@ class TableBuilder {
         out.end_to_end_speedup_sd = over_repetitions(&Repetition::end_to_end_speedup);
     }
 
-    /// Returns the interval of the method's own tau, by conversation.
-    std::optional<Interval> tau_interval(double tau, const BenchMethodSamples& method,
-                                         const std::vector<std::size_t>* groups, std::size_t group) const {
-        const std::vector<BenchUnit> units = common_units(method, &method, groups, group);
-        const auto resampled = [&](std::span<const std::uint32_t> drawn) {
-            Pair sum;
-            for (std::size_t u = 0; u < units.size(); ++u) sum.add(units[u].pair, drawn[u]);
-            return sum.method.tau();
-        };
-        return bootstrap_estimate(tau, units.size(), resampled, options_).interval;
-    }
-
     BenchCell cell(const BenchMethodSamples& method, const std::vector<std::size_t>* groups,
                    std::size_t group) const {
         BenchCell out;
         Work sum, first;
-        double rows = 0;
+        double rows = 0, own = 0;
         for_each(method, groups, group, [&](std::size_t r, std::size_t p) {
             const Work one = work_at(method, r, p);
             sum.add(one);
@@ -233,14 +230,21 @@ class TableBuilder {
             ++out.prompts;
             first.add(one);
             rows += method.active_rows[p];
+            own += method.row_tokens[p];
         });
         out.tau = sum.tau().value_or(0);
-        out.tau_interval = tau_interval(out.tau, method, groups, group);
         out.tau_unclipped = sum.tau_unclipped().value_or(0);
+        const std::vector<BenchUnit> mine = common_units(method, &method, groups, group);
+        if (const auto tau = estimate_of(mine, tau_of, false)) out.tau_interval = tau->interval;
+        if (const auto tau = estimate_of(mine, tau_unclipped_of, false))
+            out.tau_unclipped_interval = tau->interval;
         out.tokens_per_second = sum.speed().value_or(0);
         out.end_to_end_tokens_per_second = sum.end_to_end_speed().value_or(0);
         set_deviations(repetitions(method, groups, group), out);
-        out.active_rows = first.sample.rounds > 0 ? rows / first.sample.rounds : 0.0;
+        if (first.sample.rounds > 0) {
+            out.active_rows = rows / first.sample.rounds;
+            out.row_tokens = own / first.sample.rounds;
+        }
         const std::vector<BenchUnit> units = common_units(method, plain(), groups, group);
         out.conversations = units.size();
         out.speedup = estimate(units, &Work::speed, false);
@@ -259,6 +263,7 @@ class TableBuilder {
         out.tau = mean(taus.known);
         out.tokens_per_second = mean(speeds.known);
         out.end_to_end_tokens_per_second = mean(end_to_end.known);
+        out.tau_unclipped = estimate_of(common_units(method, &method, nullptr, 0), tau_unclipped_of, true);
         const std::vector<BenchUnit> units = common_units(method, plain(), nullptr, 0);
         out.speedup = estimate(units, &Work::speed, true);
         out.end_to_end_speedup = estimate(units, &Work::end_to_end_speed, true);
@@ -325,10 +330,11 @@ void BenchMethodSamples::resize(std::size_t repetitions, std::size_t prompts) {
     verify.assign(repetitions, std::vector<VerifyTimes>(prompts));
     prefill_ns.assign(repetitions, std::vector<double>(prompts));
     active_rows.assign(prompts, 0);
+    row_tokens.assign(prompts, 0);
 }
 
 std::string task_of_category(std::string_view category) {
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 14> tasks = {
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 15> tasks = {
         {{"writing", "Conv."},
          {"roleplay", "Conv."},
          {"reasoning", "Conv."},
@@ -341,6 +347,7 @@ std::string task_of_category(std::string_view category) {
          {"summarization", "Summ."},
          {"qa", "QA"},
          {"math_reasoning", "Math"},
+         {"GSM8K", "Math"},
          {"rag", "RAG"},
          {"HumanEval", "Code"}}};
     for (const auto& [name, task] : tasks)

@@ -23,7 +23,8 @@ struct BenchMethodSamples {
     std::vector<std::vector<HeadSample>> units;    ///< [repetition][prompt]
     std::vector<std::vector<VerifyTimes>> verify;  ///< [repetition][prompt]
     std::vector<std::vector<double>> prefill_ns;   ///< [repetition][prompt]
-    std::vector<double> active_rows;  ///< [prompt], summed over the rounds of the first repetition
+    /// [prompt] summed over the rounds of the first repetition.
+    std::vector<double> active_rows, row_tokens;
     /// Index of the same method with the full head; may be the method itself.
     std::optional<std::size_t> full;
 
@@ -39,17 +40,18 @@ struct BenchSamples {
 };
 
 /// Returns the task that the papers' tables show for a category of a prompt file. The eight categories of
-/// MT-Bench are "Conv.", Spec-Bench's others "MT", "Summ.", "QA", "Math" and "RAG" (FR-Spec, arXiv
-/// 2502.14856, section 4.1). Other categories are tasks of their own.
+/// MT-Bench are "Conv.", Spec-Bench's others "MT", "Summ.", "QA", "Math" and "RAG", and GSM8K is "Math"
+/// (FR-Spec, arXiv 2502.14856, section 4.1). Other categories are tasks of their own.
 std::string task_of_category(std::string_view category);
 
 /// Figures over the prompts of one category or task, or over all. Sums over all repetitions are divided, so
 /// long texts weigh more (micro mean). Standard deviations are over repetitions, if there are at least two.
 struct BenchCell {
     std::size_t prompts = 0;
-    double tau = 0;                              ///< 0 without rounds
-    std::optional<Interval> tau_interval;        ///< resamples all conversations of the method
-    double tau_unclipped = 0;                    ///< 1 + accepted / rounds; 0 without rounds
+    double tau = 0;            ///< 0 without rounds
+    double tau_unclipped = 0;  ///< 1 + accepted / rounds; 0 without rounds
+    /// Resample all conversations of the method.
+    std::optional<Interval> tau_interval, tau_unclipped_interval;
     double tokens_per_second = 0;                ///< of decoding: over counted steps; 0 without any
     double end_to_end_tokens_per_second = 0;     ///< prefill included, as in Spec-Bench
     std::optional<Estimate> speedup;             ///< of decoding, relative to plain decoding
@@ -57,11 +59,13 @@ struct BenchCell {
     std::size_t conversations = 0;  ///< conversations that both methods decoded; speed-ups resample them
     std::optional<double> tau_sd, tau_unclipped_sd, tokens_per_second_sd, speedup_sd;
     std::optional<double> end_to_end_tokens_per_second_sd, end_to_end_speedup_sd;
-    double active_rows = 0;  ///< per call, mean over rounds
+    /// Per call, mean over rounds: rows of the head read, and tokens of one row's own shortlist.
+    double active_rows = 0, row_tokens = 0;
 };
 /// Arithmetic means of the tasks' figures, as the papers' averages are.
 struct BenchMacro {
     std::optional<double> tau, tokens_per_second, end_to_end_tokens_per_second;
+    std::optional<Estimate> tau_unclipped;  ///< the papers' tau
     std::optional<Estimate> speedup, end_to_end_speedup;
     // Of the mean, over repetitions.
     std::optional<double> tau_sd, tau_unclipped_sd, tokens_per_second_sd, speedup_sd;

@@ -154,9 +154,9 @@ void check_machine(const std::vector<PromptPair>& pairs, Comparison& out, const 
         }
         add(units[pair.unit].a, pair.a.verify);
         add(units[pair.unit].b, pair.b.verify);
-        speed_a[pair.unit].above += pair.a.committed;
+        speed_a[pair.unit].above += pair.a.timed_committed;
         speed_a[pair.unit].below += pair.a.ns;
-        speed_b[pair.unit].above += pair.b.committed;
+        speed_b[pair.unit].above += pair.b.timed_committed;
         speed_b[pair.unit].below += pair.b.ns;
     }
     out.machine = machine_control(units, options);
@@ -349,26 +349,33 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
     out.only_a = found.only_a;
     out.only_b = found.only_b;
     out.same_tokens = found.same_tokens;
-    if (pairs.empty())
+    if (std::ranges::none_of(pairs, [](const PromptPair& pair) { return pair.a.timed_rounds > 0; }))
         return bad_input(
             "the runs have no prompt in common (by suite, id, turn and text) with counted rounds in both; "
-            "record both over the same prompt file, with enough tokens that rounds remain after warm-up and "
-            "calibration (--max-new)");
+            "record both over the same prompt file, with enough tokens that rounds remain after warm-up "
+            "(--max-new)");
     out.speed = whole(
         pairs, "tokens per second", "tok/s", true,
         [](const PromptWork& w) {
-            return Fraction{w.committed * 1e9, w.ns};
+            return Fraction{w.timed_committed * 1e9, w.ns};
         },
         options.bootstrap);
-    double rounds_a = 0, rounds_b = 0;
+    double rounds_a = 0, rounds_b = 0, untimed_a = 0, untimed_b = 0;
     for (const PromptPair& pair : pairs) {
         rounds_a += pair.a.rounds;
         rounds_b += pair.b.rounds;
+        untimed_a += pair.a.untimed_rounds;
+        untimed_b += pair.b.untimed_rounds;
     }
+    if (untimed_a != untimed_b)
+        out.warnings.push_back(fmt::format(
+            "the times of {:.0f} of A's rounds and {:.0f} of B's do not count (paused, or timed with "
+            "a second draft): the speeds are over different parts of the texts",
+            untimed_a, untimed_b));
     BootstrapOptions in_rounds = options.bootstrap;
     in_rounds.resolution = 1 / std::min(rounds_a, rounds_b);
     out.tau = whole(
-        pairs, "tau", "counted rounds", true,
+        pairs, "tau", "tokens per round", true,
         [](const PromptWork& w) {
             return Fraction{w.committed, w.rounds};
         },
@@ -376,7 +383,7 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
     out.round_time = whole(
         pairs, "round time", "us", false,
         [](const PromptWork& w) {
-            return Fraction{w.ns * 1e-3, w.rounds};
+            return Fraction{w.ns * 1e-3, w.timed_rounds};
         },
         options.bootstrap);
     out.phases = compare_phases(pairs, options.bootstrap);

@@ -17,10 +17,10 @@ namespace draftscope {
 /// Result for one quantity; `none_shown` = the interval includes no change.
 enum class Change { better, worse, none_shown, no_interval };
 
-/// A quantity of both runs over the counted steps of the paired prompts.
+/// A quantity of both runs over the paired prompts: tau over all rounds, times over the steps that count.
 struct ComparedQuantity {
     std::string name;  ///< "tokens per second", "tau", "round time", or a phase
-    std::string unit;  ///< "tok/s", "counted rounds", "us per round"
+    std::string unit;  ///< "tok/s", "tokens per round", "us per round"
     int phase_id = 0;  ///< 0 = not a phase
     double a = 0, b = 0;
     Estimate ratio;                    ///< b / a; 0 when a is 0

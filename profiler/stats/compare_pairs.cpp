@@ -22,9 +22,9 @@ std::vector<PromptWork> measure_work(const Snapshot& snapshot, RowId run_id) {
             out[found->second].tokens.push_back(token.token_id);
     for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
         const StepEntry& step = snapshot.steps[i];
-        if (step.row.run_id != run_id || step.row.excluded != Excluded::no || step.rounds.count == 0)
-            continue;
-        const StepPhases phases = step_phases(snapshot, i);
+        if (step.row.run_id != run_id || step.rounds.count == 0) continue;
+        const bool timed = step.row.time_counts();
+        const StepPhases phases = timed ? step_phases(snapshot, i) : StepPhases();
         const VerifyShape shape = verify_shape(snapshot, step);
         const double part = 1.0 / step.rounds.count;
         const double verify_ns = part * static_cast<double>(phases.ns[verify_phase_index()]);
@@ -34,8 +34,14 @@ std::vector<PromptWork> measure_work(const Snapshot& snapshot, RowId run_id) {
             if (found == index.end()) continue;
             PromptWork& work = out[found->second];
             work.rounds += 1;
-            work.sampled_rounds += step.row.sampled ? 1 : 0;
             work.committed += round.committed;
+            if (!timed) {
+                work.untimed_rounds += step.row.excluded == Excluded::warmup ? 0 : 1;
+                continue;
+            }
+            work.timed_rounds += 1;
+            work.timed_committed += round.committed;
+            work.sampled_rounds += step.row.sampled ? 1 : 0;
             work.ns += part * static_cast<double>(phases.step_ns);
             if (verify_ns > 0) add(work.verify, {{shape, {1, verify_ns}}});
             for (std::size_t p = 0; p < work.phase_ns.size(); ++p)
@@ -50,6 +56,14 @@ using ConversationKey = std::tuple<std::string_view, std::string_view, std::size
 /// A conversation's key with turn and text.
 using TurnKey = std::tuple<ConversationKey, int, std::string_view>;
 
+constexpr double PromptWork::*sums[] = {&PromptWork::rounds,
+                                        &PromptWork::committed,
+                                        &PromptWork::timed_rounds,
+                                        &PromptWork::timed_committed,
+                                        &PromptWork::sampled_rounds,
+                                        &PromptWork::untimed_rounds,
+                                        &PromptWork::ns};
+
 /// One prompt in one or more runs.
 struct Repeats {
     PromptWork sum;
@@ -60,15 +74,12 @@ struct Repeats {
             sum = std::move(work);
             return;
         }
-        sum.rounds += work.rounds;
-        sum.sampled_rounds += work.sampled_rounds;
-        sum.committed += work.committed;
-        sum.ns += work.ns;
+        for (double PromptWork::*const value : sums) sum.*value += work.*value;
         add(sum.verify, work.verify);
         for (std::size_t p = 0; p < work.phase_ns.size(); ++p) sum.phase_ns[p] += work.phase_ns[p];
     }
     PromptWork mean() && {
-        for (double* value : {&sum.rounds, &sum.sampled_rounds, &sum.committed, &sum.ns}) *value /= count;
+        for (double PromptWork::*const value : sums) sum.*value /= count;
         for (double& ns : sum.phase_ns) ns /= count;
         for (auto& [shape, time] : sum.verify) time = {time.rounds / count, time.ns / count};
         return std::move(sum);
@@ -112,6 +123,8 @@ PromptPairs pair_prompts(const Snapshot& a, std::span<const RowId> runs_a, const
     for (auto& [key, work] : of_a) {
         const auto found = of_b.find(key);
         if (found == of_b.end() || work.rounds == 0 || found->second.rounds == 0) continue;
+        if (work.timed_rounds == 0 || found->second.timed_rounds == 0)
+            for (PromptWork* side : {&work, &found->second}) side->drop_times();
         out.same_tokens += work.tokens == found->second.tokens ? 1 : 0;
         const std::size_t unit = units.emplace(std::get<0>(key), units.size()).first->second;
         out.pairs.push_back({std::move(work), std::move(found->second), unit});

@@ -12,18 +12,26 @@
 /// Finds the prompts that two sides of a comparison have in common.
 namespace draftscope {
 
-/// Work for one prompt, over counted steps. A batch's step is divided evenly among its rounds. If several
-/// runs repeat one setting, it is their mean.
+/// Work for one prompt: acceptance over all rounds, times over the steps that count. A batch's step is
+/// divided evenly among its rounds. If several runs repeat one setting, it is their mean.
 struct PromptWork {
     const PromptRow* prompt = nullptr;
-    double rounds = 0, committed = 0, ns = 0;
-    double sampled_rounds = 0;                  ///< rounds of steps whose spans were recorded
+    double rounds = 0, committed = 0;                      ///< of all steps
+    double timed_rounds = 0, timed_committed = 0, ns = 0;  ///< of the steps whose time counts
+    double sampled_rounds = 0;  ///< those of the timed rounds whose spans were recorded
+    double untimed_rounds = 0;  ///< those whose time does not count for another reason than warm-up
     std::array<double, max_phases> phase_ns{};  ///< exposed time by phase, over `sampled_rounds`
     VerifyTimes verify;
     std::vector<TokenId> tokens;  ///< all generated tokens, from the first run that has the prompt
+
+    void drop_times() {
+        timed_rounds = timed_committed = ns = sampled_rounds = 0;
+        phase_ns = {};
+        verify.clear();
+    }
 };
 
-/// A prompt with counted rounds on both sides.
+/// A prompt with rounds on both sides. Its times are those of both sides or of neither.
 struct PromptPair {
     PromptWork a, b;
     std::size_t unit = 0;  ///< index of its conversation

@@ -57,8 +57,8 @@ std::string compare_side(char letter, const RunRow& run, const std::vector<RowId
 
 std::string compare_footer(const Comparison& c) {
     return fmt::format(
-        "{} of {}, paired, counted rounds; ratios of sums; {}; phases by exposed time, their changes after "
-        "Holm's correction",
+        "{} of {}, paired; tau over all rounds, times over counted steps; ratios of sums; {}; phases by "
+        "exposed time, their changes after Holm's correction",
         format_count(c.pairs, "turn"), format_count(c.conversations, "conversation"),
         interval_text(c.conversations));
 }

@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 namespace draftscope {
 namespace {
@@ -131,14 +133,14 @@ std::vector<TermCost> fit_terms(std::span<const CostTerm> terms, const NormalEqu
 /// geometric mean: relative to the measured time alone, fits that are too low would cost less than those too
 /// high.
 double residual_unit(const CostCurve& curve, const CostPoint& point) {
-    return std::sqrt(point.ms * std::max(curve.ms(point.at), 1e-3 * point.ms));
+    return std::sqrt(point.ms * std::max(curve.sum_of_terms(point.at), 1e-3 * point.ms));
 }
 
 /// Sets the errors of a curve from its points.
 void set_errors(CostCurve& curve) {
     double squares = 0, worst = 0;
     for (const CostPoint& point : curve.points) {
-        const double residual = curve.ms(point.at) - point.ms, unit = residual_unit(curve, point);
+        const double residual = curve.sum_of_terms(point.at) - point.ms, unit = residual_unit(curve, point);
         squares += residual * residual / (unit * unit);
         worst = std::max(worst, std::abs(residual) / point.ms);
     }
@@ -146,6 +148,32 @@ void set_errors(CostCurve& curve) {
     curve.worst = worst;
     if (curve.points.size() > curve.terms.size())
         curve.error = std::sqrt(squares / static_cast<double>(curve.points.size() - curve.terms.size()));
+}
+
+/// Residuals of the points of one size, relative to the fit.
+struct ResidualGroup {
+    std::size_t count = 0;
+    double sum = 0, squares = 0;
+    double mean() const { return sum / static_cast<double>(count); }
+};
+
+/// Returns the misfit whose variance, added to that of the groups' means, explains their squares (Paule and
+/// Mandel's estimate of a variance between groups).
+double find_misfit(std::span<const ResidualGroup> groups, double point_error, double degrees) {
+    const auto explained = [&](double misfit) {
+        double sum = 0;
+        for (const ResidualGroup& one : groups)
+            sum += one.mean() * one.mean() /
+                   (misfit * misfit + point_error * point_error / static_cast<double>(one.count));
+        return sum;
+    };
+    double low = 0, high = 10;
+    if (degrees <= 0 || explained(1e-6) <= degrees) return 0;
+    for (int i = 0; i < 50; ++i) {
+        const double middle = 0.5 * (low + high);
+        (explained(middle) > degrees ? low : high) = middle;
+    }
+    return high;
 }
 
 }  // namespace
@@ -195,9 +223,96 @@ double value_of(CostTerm term, const CostSizes& sizes) {
 }
 
 double CostCurve::ms(const CostSizes& sizes) const {
+    return sum_of_terms(sizes) * (1 + row_fit(sizes).residual);
+}
+
+double CostCurve::sum_of_terms(const CostSizes& sizes) const {
     double sum = 0;
     for (const TermCost& one : terms) sum += one.ms * value_of(one.term, sizes);
     return sum;
+}
+
+void CostCurve::explain_residuals() {
+    point_error = misfit = error.value_or(0);
+    factor.clear();
+    row_fits.clear();
+    if (!error) return;
+    std::map<std::tuple<double, bool, double>, ResidualGroup> by_size;
+    for (const CostPoint& point : points) {
+        ResidualGroup& group = by_size[{point.at.size, point.at.first_level, point.at.rows}];
+        const double residual = point.ms / sum_of_terms(point.at) - 1;
+        ++group.count;
+        group.sum += residual;
+        group.squares += residual * residual;
+    }
+    const auto repeated = static_cast<double>(points.size() - by_size.size());
+    if (repeated > 0) {
+        double squares = 0;
+        std::vector<ResidualGroup> groups;
+        for (const auto& [key, group] : by_size) {
+            groups.push_back(group);
+            squares += group.squares - group.sum * group.mean();
+        }
+        point_error = std::sqrt(std::max(squares, 0.0) / repeated);
+        misfit = find_misfit(groups, point_error,
+                             static_cast<double>(groups.size()) - static_cast<double>(terms.size()));
+        const bool sized = std::ranges::any_of(points, [](const CostPoint& one) { return one.at.size != 0; });
+        for (const auto& [key, group] : by_size) {
+            const double variance = point_error * point_error / static_cast<double>(group.count);
+            const double share = misfit > 0 ? misfit * misfit / (misfit * misfit + variance) : 0;
+            if (!sized)
+                row_fits.push_back({std::get<1>(key), std::get<2>(key), share * group.mean(), share,
+                                    misfit * std::sqrt(1 - share)});
+        }
+    }
+    set_factor();
+}
+
+void CostCurve::set_factor() {
+    const std::size_t n = terms.size();
+    factor.assign(n * n, 0);
+    for (const CostPoint& point : points) {
+        const double unit = std::max(std::hypot(misfit, point_error), 1e-9) * residual_unit(*this, point);
+        for (std::size_t i = 0; i < n; ++i)
+            for (std::size_t j = 0; j <= i; ++j)
+                factor[i * n + j] +=
+                    value_of(terms[i].term, point.at) / unit * value_of(terms[j].term, point.at) / unit;
+    }
+    for (std::size_t i = 0; i < n; ++i)
+        for (std::size_t j = 0; j <= i; ++j) {
+            double& entry = factor[i * n + j];
+            const double least = 1e-12 * entry;  // of a diagonal entry; rounded points may make it 0
+            for (std::size_t k = 0; k < j; ++k) entry -= factor[i * n + k] * factor[j * n + k];
+            entry = i == j ? std::sqrt(std::max(entry, least)) : entry / factor[j * n + j];
+        }
+}
+
+RowFit CostCurve::row_fit(const CostSizes& sizes) const {
+    const auto alike = std::ranges::equal_range(row_fits, sizes.first_level, {}, &RowFit::first_level);
+    if (alike.empty()) return {sizes.first_level, sizes.rows, 0, 0, misfit};
+    const auto above = std::ranges::lower_bound(alike, sizes.rows, {}, &RowFit::rows);
+    if (above == alike.begin()) return alike.front();
+    if (above == alike.end()) return alike.back();
+    const RowFit &low = *(above - 1), &high = *above;
+    const double part = (sizes.rows - low.rows) / (high.rows - low.rows);
+    RowFit out = high;
+    out.residual = std::lerp(low.residual, high.residual, part);
+    out.share = std::lerp(low.share, high.share, part);
+    // Between measured rows the misfit is less known, as of a random walk with known ends.
+    out.error = std::hypot(std::lerp(low.error, high.error, part), misfit * std::sqrt(2 * part * (1 - part)));
+    return out;
+}
+
+std::vector<double> CostCurve::noise(const CostSizes& sizes) const {
+    std::vector<double> out;
+    const std::size_t n = factor.empty() ? 0 : terms.size();
+    const double share = row_fit(sizes).share;
+    for (std::size_t i = 0; i < n; ++i) {
+        double value = (1 - share) * value_of(terms[i].term, sizes);
+        for (std::size_t k = 0; k < i; ++k) value -= factor[i * n + k] * out[k];
+        out.push_back(value / factor[i * n + i]);
+    }
+    return out;
 }
 
 bool CostCurve::covers(const CostSizes& sizes) const {
@@ -209,6 +324,25 @@ bool CostCurve::covers(const CostSizes& sizes) const {
     };
     return points.empty() || (within(&CostSizes::rows) && within(&CostSizes::batch) &&
                               within(&CostSizes::context) && within(&CostSizes::size));
+}
+
+CostPoint controlled_point(const CostSizes& at, std::span<const ControlledTime> times) {
+    CostPoint out;
+    out.at = at;
+    out.samples = static_cast<int>(times.size());
+    double ms = 0, control_ms = 0;
+    std::vector<double> ratios;
+    for (const ControlledTime& one : times) {
+        ms += one.ms;
+        control_ms += one.control_ms;
+        ratios.push_back(one.ms / one.control_ms);
+    }
+    if (!(ms > 0) || !(control_ms > 0)) return out;
+    out.ms = ms / control_ms;
+    std::sort(ratios.begin(), ratios.end());
+    const std::size_t n = ratios.size();
+    out.spread = (ratios[3 * n / 4] - ratios[n / 4]) / ratios[n / 2];
+    return out;
 }
 
 CostCurve fit_curve(std::span<const CostTerm> terms, std::vector<CostPoint> points) {
@@ -227,6 +361,7 @@ CostCurve fit_curve(std::span<const CostTerm> terms, std::vector<CostPoint> poin
         }
     }
     set_errors(curve);
+    curve.explain_residuals();
     return curve;
 }
 

@@ -42,15 +42,32 @@ double value_of(CostTerm term, const CostSizes& sizes);
 /// A measured time.
 struct CostPoint {
     CostSizes at;
-    double ms = 0;      ///< median of the samples
-    double spread = 0;  ///< their interquartile range, relative to the median
+    double ms = 0;      ///< mean of the samples relative to their controls; in older profiles their median
+    double spread = 0;  ///< interquartile range of the samples, relative to their median
     int samples = 0;
 };
+
+/// A time and that of the control around it, which the same machine took at the same speed.
+struct ControlledTime {
+    double ms = 0, control_ms = 0;
+};
+/// Returns the ratio of the sums as the point's `ms`, in units of the control. A phase in which the machine
+/// is slow lengthens both sums.
+CostPoint controlled_point(const CostSizes& at, std::span<const ControlledTime> times);
 
 /// Milliseconds per unit of a term.
 struct TermCost {
     CostTerm term = CostTerm::fixed;
     double ms = 0;
+};
+
+/// How far the times of calls with equal rows lie from the sum of the terms.
+struct RowFit {
+    bool first_level = false;
+    double rows = 0;
+    double residual = 0;  ///< relative, towards 0 as far as the points are unsure
+    double share = 0;     ///< weight of the points against the terms; 0 to 1
+    double error = 0;     ///< relative
 };
 
 /// A fitted curve with its measured points. Published and estimated curves may lack points and errors.
@@ -59,10 +76,30 @@ struct CostCurve {
     std::optional<double> error;  ///< root of the mean squared relative residual, per degree of freedom
     std::optional<double> worst;  ///< largest relative residual
     std::vector<CostPoint> points;
+    // What explain_residuals() finds:
+    double point_error = 0;        ///< relative error of a point: how repeated measurements differ
+    double misfit = 0;             ///< relative error of the terms beyond that of the points
+    std::vector<double> factor;    ///< Cholesky factor [terms, terms] of the fit's normal equations
+    std::vector<RowFit> row_fits;  ///< in ascending order; empty if the points have sizes
 
     double ms(const CostSizes& sizes) const;
+    /// Returns the time without what `row_fits` add.
+    double sum_of_terms(const CostSizes& sizes) const;
+    /// Returns the relative error of ms() that calls of other rows do not share.
+    double own_error(const CostSizes& sizes) const { return row_fit(sizes).error; }
+    /// Returns a vector whose squared length is the variance of ms() that its terms have from the points'
+    /// errors. Vectors of several sizes add up. Empty without `factor`.
+    std::vector<double> noise(const CostSizes& sizes) const;
+    /// Splits the residuals of the points into error of the points and misfit of the terms. The points were
+    /// measured repeatedly and against a control. Does nothing if `error` is unknown.
+    void explain_residuals();
     /// Returns whether rows, batch, context and size lie within those of the points. True without points.
     bool covers(const CostSizes& sizes) const;
+
+  private:
+    /// Interpolates between the measured rows.
+    RowFit row_fit(const CostSizes& sizes) const;
+    void set_factor();
 };
 
 /// Fits `terms` to `points` with coefficients of at least 0, so that the squared relative residuals are

@@ -38,8 +38,7 @@ std::unordered_map<RowId, VerifyTimes> verify_times(const Snapshot& snapshot, Ro
     std::unordered_map<RowId, VerifyTimes> out;
     for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
         const StepEntry& step = snapshot.steps[i];
-        if (step.row.run_id != run_id || step.row.excluded != Excluded::no || step.rounds.count == 0)
-            continue;
+        if (step.row.run_id != run_id || !step.row.time_counts() || step.rounds.count == 0) continue;
         const VerifyShape shape = verify_shape(snapshot, step);
         const double ns =
             static_cast<double>(step_phases(snapshot, i).ns[verify_phase_index()]) / step.rounds.count;

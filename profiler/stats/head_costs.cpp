@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 
+#include "base/format_count.h"
 #include "capture/conversations.h"
 #include "capture/head_traits.h"
 #include "capture/machine_facts.h"
@@ -74,7 +76,7 @@ HeadSample counted_time(const Snapshot& snapshot, std::size_t round) {
     HeadSample unit;
     const RoundEntry& entry = snapshot.rounds[round];
     const StepEntry& step = snapshot.steps[entry.step_index];
-    if (step.row.excluded != Excluded::no) return unit;
+    if (!step.row.time_counts()) return unit;
     unit.timed_rounds = 1;
     unit.timed_committed = entry.row.committed;
     unit.step_ns = static_cast<double>(step.row.busy_ns()) / std::max(1u, step.rounds.count);
@@ -118,13 +120,22 @@ class PairedSampleBuilder {
     }
 
     FullReference reference() const { return reference_; }
+    /// Returns the number of conversations with rows of the run's full head.
+    std::size_t reference_conversations() const {
+        std::set<std::int64_t> found;
+        if (full_ != nullptr)
+            for (const Eval& eval : *full_) found.insert(find_conversation(eval.round));
+        return found.size();
+    }
 
     std::vector<PairedSample> units(const HeadStats& head) const {
         std::map<std::int64_t, PairedSample> units;
         const auto at = [&](const Eval& eval) -> PairedSample& {
             return units[find_conversation(eval.round)];
         };
-        for (const Eval& eval : rows_.heads.at({head.mode, head.head})) {
+        const std::vector<Eval>& own = rows_.heads.at({head.mode, head.head});
+        const std::set<RowId> own_prompts = prompts_of(own);
+        for (const Eval& eval : own) {
             at(eval).head += to_sample(eval);
             if (is_sampled(head.mode)) at(eval).drive_at_head += driven_at(eval);
         }
@@ -135,8 +146,11 @@ class PairedSampleBuilder {
             }
         for (const Eval& eval : rows_.driving) {
             PairedSample& unit = at(eval);
-            if (!is_sampled(head.mode)) unit.drive_at_head += to_acceptance(eval);
-            if (whole_text_reference() || is_in_other_run(eval)) unit.drive_at_full += to_acceptance(eval);
+            const RowId prompt = prompt_of(eval);
+            if (!is_sampled(head.mode) && own_prompts.contains(prompt))
+                unit.drive_at_head += to_acceptance(eval);
+            if (whole_text_reference() ? full_prompts_.contains(prompt) : is_in_other_run(eval))
+                unit.drive_at_full += to_acceptance(eval);
             if (full_ != nullptr) unit.base.head_ns += to_sample(eval).head_ns;
         }
         for (const std::size_t round : rows_.rounds) {
@@ -196,6 +210,15 @@ class PairedSampleBuilder {
             reference_ = own;
             full_ = &evals;
         }
+        if (full_ != nullptr) full_prompts_ = prompts_of(*full_);
+    }
+    RowId prompt_of(const Eval& eval) const {
+        return eval.round ? snapshot_.rounds[*eval.round].row.prompt_id : 0;
+    }
+    std::set<RowId> prompts_of(const std::vector<Eval>& evals) const {
+        std::set<RowId> out;
+        for (const Eval& eval : evals) out.insert(prompt_of(eval));
+        return out;
     }
 
     bool whole_text_reference() const {
@@ -247,6 +270,7 @@ class PairedSampleBuilder {
     std::map<std::size_t, OtherRun> other_runs_;      ///< by text
     FullReference reference_ = FullReference::none;
     const std::vector<Eval>* full_ = nullptr;  ///< rows of the run's own full reference
+    std::set<RowId> full_prompts_;             ///< prompts of these rows
 };
 
 /// Returns the run's full head with times and bytes. If several rows exist, the first mode is used: driving,
@@ -342,14 +366,35 @@ void drop_intervals(AcceptanceCost& cost) {
         if (*one) (*one)->interval.reset();
 }
 
+/// Removes what calibration rounds do not tell. They have no tau; `too_few` of them, a reason, give no
+/// rho_tau to any head; and they are no figures of a full head that has all rounds of the texts.
+void drop_unfounded(HeadComparison& head, const std::string& too_few) {
+    AcceptanceCost& cost = head.cost;
+    if (head.stats.mode == HeadMode::calibration) cost.tau.reset();
+    if (head.stats.mode == HeadMode::calibration && head.reference != FullReference::calibration) {
+        cost = {};
+        head.reference = FullReference::none;
+    }
+    if (too_few.empty()) return;
+    for (std::optional<Estimate>* one : {&cost.rho_tau, &cost.predicted, &cost.unexplained}) one->reset();
+    cost.break_even_nu.reset();
+    head.no_interval = too_few;
+}
+
+std::string too_few_calibrated(const PairedSampleBuilder& builder) {
+    const std::size_t conversations = builder.reference_conversations();
+    if (builder.reference() != FullReference::calibration || conversations >= min_conversations) return {};
+    return fmt::format(
+        "calibration rounds in {} are too few for a ratio (at least {}); decode more prompts, or run with "
+        "--shadow full",
+        format_count(conversations, "conversation"), min_conversations);
+}
+
 std::string no_interval_reason(const HeadComparison& head) {
     if (!head.cost.rho_tau) return {};
     const std::string text = no_interval_text(head.cost.conversations);
     if (text.empty()) return {};
     switch (head.reference) {
-        case FullReference::calibration:
-            return "calibration rounds in " + text +
-                   "; decode more prompts, or compare exactly with --shadow full or draftscope replay";
         case FullReference::aligned:
             return "aligned rounds in " + text;
         case FullReference::other_run:
@@ -370,6 +415,7 @@ std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
     const std::map<std::string, double> streamed = streamed_bytes(*run);
     const bool sampled =
         builder.reference() == FullReference::aligned || builder.reference() == FullReference::calibration;
+    const std::string too_few = too_few_calibrated(builder);
     const RunHeadTraits traits(*run);
     for (HeadStats& stats : head_stats(snapshot, run_id)) {
         HeadComparison head;
@@ -382,6 +428,7 @@ std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
             drop_intervals(head.cost);
         head.stats = std::move(stats);
         head.no_interval = no_interval_reason(head);
+        drop_unfounded(head, too_few);
         head.reads = measure_traffic(*run, streamed, head.stats);
         out.push_back(std::move(head));
     }
@@ -396,7 +443,7 @@ std::vector<DrivenPrompt> driven_prompts(const Snapshot& snapshot, RowId run_id)
     const auto at = [&](std::size_t round) -> DrivenPrompt& {
         const RowId prompt = snapshot.rounds[round].row.prompt_id;
         const auto [found, is_new] = places.try_emplace(prompt, out.size());
-        if (is_new) out.push_back({prompt, {}, 0});
+        if (is_new) out.push_back({prompt, {}});
         return out[found->second];
     };
     const RunRows rows(snapshot, run_id);
@@ -412,6 +459,7 @@ std::vector<DrivenPrompt> driven_prompts(const Snapshot& snapshot, RowId run_id)
         DrivenPrompt& prompt = at(*eval.round);
         prompt.unit.head_ns += to_sample(eval).head_ns;
         prompt.active_rows += eval.row->active_rows;
+        prompt.row_tokens += eval.row->row_tokens.value_or(eval.row->active_rows);
     }
     return out;
 }

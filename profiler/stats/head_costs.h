@@ -9,14 +9,15 @@
 
 /// The acceptance-cost model over a recorded run. It selects the rounds to compare by the same definitions as
 /// the SQL view v_head.
-/// - Heads with mode `drive` or `selfpaced` decoded the whole text, warm-up and calibration rounds
-///   included. Their tau values are compared directly: the same prompts and tokens. `aligned` and
-///   `calibration` rows exist in some rounds only. Such a head is compared with the driving head in those
-///   rounds, and through it with the full head (PairedSample).
+/// - Heads with mode `drive` or `selfpaced` decoded whole texts, warm-up rounds included. Their tau values
+///   are compared over the prompts that both decoded. `calibration` rows, and `aligned` rows of older
+///   captures, exist in some rounds only. Such a head is compared with the driving head in those rounds, and
+///   through it with the full head (PairedSample).
 /// - The full reference of a run is its own `full` rows of mode drive, else selfpaced. The next choice is
 ///   the drive rows of comparable runs of `full` in the file (profiler/stats/comparable.h), over the prompts
 ///   that both runs have (same external id, turn and text). The last choices are the run's aligned and
-///   calibration rows.
+///   calibration rows. Calibration in fewer than `min_conversations` conversations gives nu and kappa, but no
+///   rho_tau and no speed-up.
 /// - nu = T_head / T_head,full over rows whose times count. T_non-head = (time of counted steps - T_head in
 ///   them) / rounds in them, of the run that T_head,full comes from. kappa = T_head,full / T_non-head.
 /// - The measured speed-up of a driving head is its speed relative to comparable runs of `full` on common
@@ -66,8 +67,8 @@ struct HeadComparison {
     bool estimate = false;
     /// Whether the head drafted from candidates of the accepted path, where a live run takes every node's.
     bool path_candidates = false;
-    /// Why the comparison with the full head has no intervals, with a remedy. "" if it has them, or without a
-    /// full head.
+    /// Why the comparison with the full head has no intervals, or no rho_tau, with a remedy. "" if it has
+    /// them, or without a full head.
     std::string no_interval;
 };
 /// Returns one comparison per row of head_stats(), in the same order.
@@ -79,7 +80,9 @@ std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
 struct DrivenPrompt {
     RowId prompt_id = 0;
     HeadSample unit;
-    double active_rows = 0;  ///< rows read per call of the head, summed over rounds; 0 without a head
+    /// Rows read per call of the head and tokens of one row's shortlist, summed over rounds; 0 without a
+    /// head.
+    double active_rows = 0, row_tokens = 0;
 };
 /// Returns the prompts in the order of their first rounds.
 std::vector<DrivenPrompt> driven_prompts(const Snapshot& snapshot, RowId run_id);

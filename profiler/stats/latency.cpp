@@ -29,7 +29,7 @@ void LatencySamples::add(const Snapshot& snapshot, RowId run_id) {
             first_token.push_back(static_cast<double>(prompt->prefill_ns) * 1e-6);
     for (const RoundEntry& entry : snapshot.rounds) {
         const StepRow& step = snapshot.steps[entry.step_index].row;
-        if (entry.row.run_id != run_id || step.excluded != Excluded::no) continue;
+        if (entry.row.run_id != run_id || !step.time_counts()) continue;
         output_gap.push_back(step_ms(step));
         for (int i = 0; i < entry.row.committed; ++i)
             inter_token.push_back(output_gap.back() / entry.row.committed);
@@ -65,7 +65,7 @@ std::vector<PositionBin> speed_by_position(const Snapshot& snapshot, RowId run_i
         sum.bin.accepted += round.accepted;
         sum.bin.committed += round.committed;
         const StepEntry& step = snapshot.steps[entry.step_index];
-        if (step.row.excluded != Excluded::no) continue;
+        if (!step.row.time_counts()) continue;
         sum.counted_committed += round.committed;
         sum.counted_ms += step_ms(step.row) / static_cast<double>(step.rounds.count);
     }

@@ -1,6 +1,8 @@
 #include "profiler/stats/machine_profile.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <set>
 
 #include "capture/head_traits.h"
@@ -27,7 +29,7 @@ class StepSum {
         DS_TRY(add(CostPart::verify, cost_.verify_ms, rows_at(setting_.nodes)));
         DS_TRY(add(CostPart::overhead, cost_.overhead_ms, rows_at(setting_.nodes)));
         if (drafts()) DS_TRY(profile_.find(CostPart::draft, setting_.drafter) ? add_whole() : add_levels());
-        if (known_) cost_.error_ms = error_;
+        if (known_) cost_.error_ms = error_ms();
         return cost_;
     }
 
@@ -63,14 +65,27 @@ class StepSum {
         sum += ms;
         cost_.extrapolated = cost_.extrapolated || !part.curve.covers(sizes);
         known_ = known_ && part.curve.error.has_value();
-        error_ += ms * part.curve.error.value_or(0);
-        const auto curve = static_cast<std::size_t>(&part - profile_.costs.data());
+        CurveTime one{static_cast<std::size_t>(&part - profile_.costs.data()), ms,
+                      part.curve.error.value_or(0), 0, part.curve.noise(sizes)};
+        if (!one.noise.empty()) {
+            one.error = part.curve.own_error(sizes);
+            one.rows = sizes.rows;
+        }
         for (CurveTime& known : cost_.curves)
-            if (known.curve == curve) {
+            if (known.curve == one.curve && known.rows == one.rows) {
+                known.error = (known.error * known.ms + one.error * ms) / (known.ms + ms);
                 known.ms += ms;
+                for (std::size_t i = 0; i < one.noise.size(); ++i) known.noise[i] += one.noise[i];
                 return;
             }
-        cost_.curves.push_back({curve, ms, part.curve.error.value_or(0)});
+        cost_.curves.push_back(std::move(one));
+    }
+    double error_ms() const {
+        const double total = cost_.total_ms();
+        if (!profile_.controls.empty()) return total * ratio_error(cost_.curves, total, {}, total);
+        double sum = 0;
+        for (const CurveTime& one : cost_.curves) sum += one.ms * one.error;
+        return sum;
     }
     Status add(CostPart part, double& sum, const CostSizes& sizes) {
         const PartCost* found = profile_.find(part);
@@ -135,11 +150,16 @@ class StepSum {
     const MachineProfile& profile_;
     const StepSetting& setting_;
     StepCost cost_;
-    double error_ = 0;
     bool known_ = true;  ///< every part so far has an error
 };
 
 }  // namespace
+
+double MachineProfile::control_ms() const {
+    std::vector<double> sorted = controls;
+    std::ranges::sort(sorted);
+    return sorted.empty() ? 0 : sorted[sorted.size() / 2];
+}
 
 const PartCost* MachineProfile::find(CostPart part, std::string_view drafter, std::string_view head) const {
     for (const PartCost& one : costs)
@@ -160,6 +180,23 @@ Status check_profile(const MachineProfile& profile, const ProfileUse& use) {
     if (use.vocab > 0 && profile.vocab != use.vocab)
         return differs("vocab", profile.vocab, use.vocab, "model " + profile.model);
     return {};
+}
+
+double ratio_error(std::span<const CurveTime> a, double a_ms, std::span<const CurveTime> b, double b_ms) {
+    std::map<std::pair<std::size_t, double>, double> misfits;
+    std::map<std::pair<std::size_t, std::size_t>, double> noise;
+    const auto add = [&](std::span<const CurveTime> curves, double scale) {
+        for (const CurveTime& one : curves) {
+            misfits[{one.curve, one.rows}] += scale * one.error * one.ms;
+            for (std::size_t i = 0; i < one.noise.size(); ++i) noise[{one.curve, i}] += scale * one.noise[i];
+        }
+    };
+    add(a, 1 / a_ms);
+    add(b, -1 / b_ms);
+    double squares = 0;
+    for (const auto& [key, error] : misfits) squares += error * error;
+    for (const auto& [key, error] : noise) squares += error * error;
+    return std::sqrt(squares);
 }
 
 Result<StepCost> step_cost(const MachineProfile& profile, const StepSetting& setting) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,8 +57,14 @@ struct MachineProfile {
     bool complete = true;    ///< false: the measurement was interrupted
     std::vector<PartCost> costs;
     std::vector<std::string> sessions;  ///< measurements that the points come from; a rerun skips them
-    std::vector<std::string> skipped;   ///< what could not be measured, with the reason
+    /// Mean milliseconds of the control in each session. Empty: measured without one, or not measured.
+    std::vector<double> controls;
+    std::vector<std::string> skipped;  ///< what could not be measured, with the reason
 
+    /// Returns the median of `controls`, which the points' times are scaled to; 0 = none.
+    double control_ms() const;
+    /// Returns whether the times are measured, but not against a control: they hold the drift of the machine.
+    bool is_uncontrolled() const { return kind == ProfileKind::measured && controls.empty(); }
     /// Returns the costs of a part; null if the profile has none.
     const PartCost* find(CostPart part, std::string_view drafter = {}, std::string_view head = {}) const;
 };
@@ -69,6 +76,10 @@ Result<MachineProfile> parse_profile(const std::string& text, const std::string&
 std::string to_json(const MachineProfile& profile);
 /// Writes a profile to its path by replacing the file at once.
 Status write_profile(const MachineProfile& profile);
+
+/// What readers of an uncontrolled profile must know.
+inline constexpr std::string_view no_control_text =
+    "its times were measured without a control, so that they hold what the machine drifted meanwhile";
 
 /// What a profile must agree with. "" and 0 agree with any.
 struct ProfileUse {
@@ -93,19 +104,26 @@ struct StepSetting {
 struct CurveTime {
     std::size_t curve = 0;  ///< place in MachineProfile::costs
     double ms = 0;
-    double error = 0;  ///< relative error of the curve; 0 if unknown
+    double error = 0;  ///< relative error of the curve; 0 if unknown. With `noise` its misfit
+    double rows = 0;   ///< of the calls, which misfit alike; 0 without `noise`, where all calls err alike
+    std::vector<double> noise;  ///< CostCurve::noise() of the calls
 };
 struct StepCost {
     double verify_ms = 0, drafter_ms = 0, head_ms = 0, overhead_ms = 0;
-    /// Sum of the parts' errors; absent if a part's is unknown.
+    /// Error of the sum; absent if a part's is unknown. Without a control the parts' errors add up, because
+    /// they may hold the same drift.
     std::optional<double> error_ms;
     bool extrapolated = false;      ///< a size lies outside of what was measured
-    std::vector<CurveTime> curves;  ///< each curve once
+    std::vector<CurveTime> curves;  ///< each curve once for each number of rows
 
     double total_ms() const { return verify_ms + drafter_ms + head_ms + overhead_ms; }
 };
 /// Predicts the time of a step. A drafter, head or size that the profile lacks is bad_input, which lists what
 /// it has.
 Result<StepCost> step_cost(const MachineProfile& profile, const StepSetting& setting);
+
+/// Returns the relative error of the ratio of two steps' times. What errs alike in both cancels: the noise of
+/// a curve's points, and the misfit of a curve at equal rows.
+double ratio_error(std::span<const CurveTime> a, double a_ms, std::span<const CurveTime> b, double b_ms);
 
 }  // namespace draftscope

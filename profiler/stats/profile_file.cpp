@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -12,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view format_name = "draftscope-profile";
-constexpr int format_version = 1;
+constexpr int format_version = 2;
 
 template <typename T>
 struct Named {
@@ -233,6 +234,13 @@ Status read_identity(const Fields& fields, MachineProfile& profile) {
     DS_ASSIGN(profile.complete, fields.flag("complete", true));
     DS_ASSIGN(profile.sessions, fields.texts("sessions"));
     DS_ASSIGN(profile.skipped, fields.texts("skipped"));
+    const json* controls = fields.find("controls");
+    if (controls == nullptr) return {};
+    const auto is_time = [](const json& one) { return one.is_number() && one.get<double>() > 0; };
+    if (!controls->is_array() || controls->size() != profile.sessions.size() ||
+        !std::ranges::all_of(*controls, is_time))
+        return fields.error("controls", "a number above 0 for each session");
+    for (const json& one : *controls) profile.controls.push_back(one.get<double>());
     return {};
 }
 
@@ -268,6 +276,8 @@ Result<MachineProfile> parse_profile(const std::string& text, const std::string&
                              to_text(part.part));
         profile.costs.push_back(std::move(part));
     }
+    if (!profile.controls.empty())
+        for (PartCost& part : profile.costs) part.curve.explain_residuals();
     return profile;
 }
 
@@ -279,6 +289,8 @@ Result<MachineProfile> read_profile(const std::string& path) {
 }
 
 std::string to_json(const MachineProfile& profile) {
+    json controls = json::array();
+    for (const double ms : profile.controls) controls.push_back(rounded(ms));
     const json head = {{"format", format_name},
                        {"version", format_version},
                        {"kind", to_text(profile.kind)},
@@ -302,6 +314,7 @@ std::string to_json(const MachineProfile& profile) {
                        {"synthetic", profile.synthetic},
                        {"complete", profile.complete},
                        {"sessions", profile.sessions},
+                       {"controls", std::move(controls)},
                        {"skipped", profile.skipped}};
     // One line for each curve, so that a file with many points can still be read.
     std::string text = dump(head, 1);

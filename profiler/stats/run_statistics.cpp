@@ -87,6 +87,28 @@ Estimate ratio_estimate(const std::vector<double>& numerator, const std::vector<
     return out;
 }
 
+/// Returns tau over all rounds of the run; absent without any.
+std::optional<Estimate> tau_estimate(const Snapshot& snapshot, RowId run_id, BootstrapOptions options) {
+    const Conversations conversations(snapshot, run_id);
+    std::map<std::size_t, std::pair<double, double>> units;  // committed tokens and rounds
+    std::vector<double> committed, rounds;
+    double all = 0;
+    for (const RoundEntry& entry : snapshot.rounds) {
+        if (entry.row.run_id != run_id) continue;
+        auto& unit = units[conversations.find(entry.row.prompt_id).value_or(conversations.count())];
+        unit.first += entry.row.committed;
+        unit.second += 1;
+        all += 1;
+    }
+    for (const auto& [conversation, unit] : units) {
+        committed.push_back(unit.first);
+        rounds.push_back(unit.second);
+    }
+    if (all == 0) return std::nullopt;
+    options.resolution = 1 / all;
+    return ratio_estimate(committed, rounds, options);
+}
+
 }  // namespace
 
 Summary summarise(std::vector<double> samples) {
@@ -149,7 +171,7 @@ RunStatistics run_statistics(const Snapshot& snapshot, RowId run_id, bool cut_wa
     }
     const StepUnits units = find_units(snapshot, samples, run_id);
     out.conversations = units.count;
-    std::vector<double> unit_ns(units.count), unit_rounds(units.count), unit_committed(units.count), step_ns,
+    std::vector<double> unit_ns(units.count), unit_committed(units.count), step_ns,
         unit_sampled_ns(units.count);
     for (std::size_t i = 0; i < samples.steps().size(); ++i) {
         const StepEntry& step = snapshot.steps[samples.steps()[i]];
@@ -157,18 +179,13 @@ RunStatistics run_statistics(const Snapshot& snapshot, RowId run_id, bool cut_wa
         step_ns.push_back(static_cast<double>(samples.step_ns()[i]));
         add_to_units(unit_ns, of, step_ns.back());
         if (step.row.sampled) add_to_units(unit_sampled_ns, of, step_ns.back());
-        for (std::uint32_t r = 0; r < of.size(); ++r) {
-            unit_rounds[of[r]] += 1;
+        for (std::uint32_t r = 0; r < of.size(); ++r)
             unit_committed[of[r]] += snapshot.rounds[step.rounds.first + r].row.committed;
-        }
     }
     out.step_interval = step_median_interval(samples.steps(), step_ns, units, options);
     out.step_ns = summarise(step_ns);
+    out.tau = tau_estimate(snapshot, run_id, options);
     if (out.step_ns.total > 0) {
-        BootstrapOptions in_rounds = options;
-        in_rounds.resolution =
-            1 / std::max(std::accumulate(unit_rounds.begin(), unit_rounds.end(), 0.0), 1.0);
-        out.tau = ratio_estimate(unit_committed, unit_rounds, in_rounds);
         std::vector<double> unit_seconds = unit_ns;
         for (double& v : unit_seconds) v *= 1e-9;
         out.tokens_per_second = ratio_estimate(unit_committed, unit_seconds, options);

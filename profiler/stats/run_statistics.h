@@ -40,10 +40,11 @@ struct PhaseStatistics {
 struct RunStatistics {
     std::size_t conversations = 0;  ///< conversations with counted steps: the resampling units
     std::size_t warmup_found = 0;   ///< leading counted steps that still look like warm-up
-    std::size_t warmup_cut = 0;     ///< the part of them left out of the figures below
+    std::size_t warmup_cut = 0;     ///< the part of them left out of the times below
     Summary step_ns;
     std::optional<Interval> step_interval;  ///< of the median
-    std::optional<Estimate> tau, tokens_per_second;
+    std::optional<Estimate> tau;            ///< over all rounds, as in RunTotals
+    std::optional<Estimate> tokens_per_second;
     std::vector<PhaseStatistics> phases;  ///< in table order
 };
 /// `cut_warmup` leaves out the steps found by detect_warmup, in addition to steps recorded as warm-up.

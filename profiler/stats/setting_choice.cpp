@@ -103,7 +103,7 @@ class Chooser {
             const std::size_t choice = choose(c);
             out.same_choice += choice == out.chosen ? 1 : 0;
             const SweepSetting& setting = settings_[choice];
-            error = std::max(error, setting.cost_error.value_or(0));
+            error = std::max(error, setting.speedup_error.value_or(0));
             if (c >= setting.units.size()) continue;
             const SweepUnit& unit = setting.units[c];
             units.push_back({unit.rounds, unit.committed, unit.rounds * setting.round_ms,

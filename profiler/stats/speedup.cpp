@@ -37,7 +37,7 @@ std::map<PromptKey, PromptRate> prompt_rates(const Snapshot& snapshot, RowId run
     std::unordered_map<RowId, Rate> by_prompt;
     for (const RoundEntry& entry : snapshot.rounds) {
         const StepEntry& step = snapshot.steps[entry.step_index];
-        if (entry.row.run_id != run_id || step.row.excluded != Excluded::no) continue;
+        if (entry.row.run_id != run_id || !step.row.time_counts()) continue;
         const auto ns = static_cast<double>(step.row.busy_ns());
         by_prompt[entry.row.prompt_id].add(
             {static_cast<double>(entry.row.committed), ns / std::max(1u, step.rounds.count)});

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 namespace draftscope {
 namespace {
@@ -20,17 +19,11 @@ SweepUnit sum_of(const SweepSetting& setting, std::size_t left_out) {
     return sum;
 }
 
-/// Returns the relative error of the times' ratio. Where both settings use a curve, its error counts by the
-/// difference of its shares; other errors are independent.
-double ratio_error(const SweepSetting& a, const SweepSetting& b) {
+/// Returns the relative error of the times' ratio.
+double error_of_ratio(const SweepSetting& a, const SweepSetting& b) {
     if (a.curves.empty() || b.curves.empty())
         return std::hypot(a.cost_error.value_or(0), b.cost_error.value_or(0));
-    std::map<std::size_t, double> errors;
-    for (const CurveTime& one : a.curves) errors[one.curve] += one.error * one.ms / a.round_ms;
-    for (const CurveTime& one : b.curves) errors[one.curve] -= one.error * one.ms / b.round_ms;
-    double squares = 0;
-    for (const auto& [curve, error] : errors) squares += error * error;
-    return std::sqrt(squares);
+    return ratio_error(a.curves, a.round_ms, b.curves, b.round_ms);
 }
 
 class Table {
@@ -72,7 +65,7 @@ class Table {
         out.setting = s;
         out.tau = scaled(1, 0);
         out.tokens_per_second = scaled(1e3 * setting.batch / setting.round_ms, error);
-        out.speedup = scaled(setting.plain_ms / setting.round_ms, error);
+        out.speedup = scaled(setting.plain_ms / setting.round_ms, setting.speedup_error.value_or(0));
         if (setting.full) {
             const SweepSetting& full = settings_[*setting.full];
             out.against_full = draws_.ratio(setting, full, draws_.taus(full));
@@ -198,7 +191,7 @@ std::optional<Estimate> SettingDraws::ratio(const SweepSetting& setting, const S
     std::vector<double> draws;
     for (std::size_t d = 0; d < taus.size(); ++d)
         if (base_taus[d] > 0) draws.push_back(time * taus[d] / base_taus[d]);
-    const double error = &setting == &base ? 0 : ratio_error(setting, base);
+    const double error = &setting == &base ? 0 : error_of_ratio(setting, base);
     return estimate(time * *tau / *base_tau, draws, error);
 }
 

@@ -17,9 +17,12 @@ namespace draftscope {
 struct SweepUnit {
     double rounds = 0, committed = 0;
     double positions = 0;  ///< committed tokens before each round, summed; 0 = unknown
+    double accepted = -1;  ///< drafts, also those that the end of a text cut off; -1 = unknown
     std::optional<double> tau() const {
         return rounds > 0 ? std::optional(committed / rounds) : std::nullopt;
     }
+    /// Returns the tokens of tau_unclipped; the committed ones if the drafts are unknown.
+    double unclipped() const { return accepted < 0 ? committed : rounds + accepted; }
     /// Returns the mean context of the rounds. It differs from that of the tokens: hard parts of a text have
     /// more rounds.
     std::optional<double> context() const {
@@ -41,8 +44,8 @@ struct SweepSetting {
     double round_ms = 0;           ///< predicted time of a step
     double head_ms = 0;            ///< the LM head's part of it; 0 if it is not known apart
     double plain_ms = 0;           ///< predicted time of a step without a drafter, at the same batch
-    /// Relative error of round_ms; absent = unknown.
-    std::optional<double> cost_error;
+    /// Relative errors of round_ms and of plain_ms / round_ms; absent = unknown.
+    std::optional<double> cost_error, speedup_error;
     std::vector<CurveTime> curves;  ///< of round_ms; empty = unknown
     bool extrapolated = false;      ///< the profile was not measured at such a size
     bool exact = true;              ///< false: the acceptance is an estimate

@@ -23,7 +23,10 @@ Status check_new_file(const std::string& out) {
     namespace fs = std::filesystem;
     std::error_code error;
     if (out.empty()) return bad_input("no output file given; name one");
-    if (fs::exists(out, error)) return bad_input("{}: the file exists; choose another name", out);
+    const fs::file_status status = fs::status(out, error);
+    if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))
+        return bad_input("{}: not a regular file; name a new file, or --out - for stdout", out);
+    if (fs::exists(status)) return bad_input("{}: the file exists; choose another name", out);
     const fs::path folder = fs::path(out).has_parent_path() ? fs::path(out).parent_path() : fs::path(".");
     if (!fs::is_directory(folder, error))
         return bad_input("{}: the folder {} does not exist; create it or choose another one", out,

@@ -100,7 +100,7 @@ same run.dscope whole.dscope
 
 echo "== docs/CLUSTER.md: mpirun"
 rm run*.dscope
-draftscope run --prompts assets/prompts/spec_bench_half.jsonl --limit 8 --max-new 8 --precision int8 --balanced --quiet --save plain.dscope >plain.txt
+draftscope run --prompts assets/prompts/spec_bench_half.jsonl --limit 8 --max-new 8 --precision int8 --balanced --head full --tree depth=3,topk=4,nodes=12 --baseline 0 --quiet --save plain.dscope >plain.txt
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 bash -ec "$(block 3 | sed 's/^mpirun/mpirun --oversubscribe/')" </dev/null
 same run.dscope plain.dscope

@@ -37,7 +37,7 @@ TEST(AdvisorPanel, StartsASearch) {
     EXPECT_EQ(request.recording, "demo.recording");
 }
 
-TEST(AdvisorPanel, TriesTheAdvisedSettingNextToThePresentOne) {
+TEST(AdvisorPanel, TriesTheAdviceWithItsOwnModelAndPlainDecoding) {
     Harness window(advisor_layout());
     const auto sweep = synthetic_sweep();
     const SweepSetting& advised = sweep->settings[*sweep->advice.chosen];
@@ -46,32 +46,47 @@ TEST(AdvisorPanel, TriesTheAdvisedSettingNextToThePresentOne) {
     window.draw_frames(3);
     const RunConfig before = window.app().config();
     click(window, "Try it##advice");
-    ASSERT_EQ(window.controller.count<CmdTry>(), 1);
-    for (const Command& command : window.controller.received)
-        if (const auto* both = std::get_if<CmdTry>(&command)) {
-            EXPECT_EQ(both->present.drafter, before.drafter);
-            EXPECT_EQ(both->present.head, before.head);
-            EXPECT_EQ(both->present.save, "");
-            EXPECT_EQ(both->advised.head, advised.head);
-            EXPECT_EQ(both->advised.tree, advised.tree);
-            EXPECT_EQ(both->advised.prompt, before.prompt);
-        }
+    ASSERT_EQ(window.controller.runs.size(), 1u);
+    RunConfig tried = sweep->run;  // model, precision, threads and sampling of the sweep, not of the session
+    tried.prompt = before.prompt;
+    tried.drafter = advised.drafter;
+    tried.head = advised.head;
+    tried.tree = advised.tree;
+    tried.limit = tried.baseline = 7;
+    tried.balanced = true;
+    tried.calibration_rounds = 0;
+    tried.artefacts = {"fr-spec=ranking.txt"};
+    EXPECT_EQ(window.controller.runs[0], tried);
+    EXPECT_EQ(tried.model, "/models/other.gguf");
     EXPECT_EQ(window.app().config(), before) << "trying does not change the session";
     const ImGuiWindow* compare = ImGui::FindWindowByName("Compare###compare");
     ASSERT_NE(compare, nullptr);
     EXPECT_TRUE(compare->DockTabIsVisible) << "Compare is in front";
     click(window, "Use for the next run##advice");
-    EXPECT_EQ(window.app().config().head, advised.head);
-    EXPECT_EQ(window.app().config().tree, advised.tree);
+    tried.limit = tried.baseline = 0;
+    tried.balanced = false;
+    tried.calibration_rounds = RunConfig().calibration_rounds;
+    EXPECT_EQ(window.app().config(), tried);
 }
 
-/// The fake controller runs both; Compare takes them although other runs were compared before.
-TEST(AdvisorPanel, CompareTakesTheNewestRuns) {
+TEST(AdvisorPanel, SaysThatThisMachineHasFewerThreads) {
+    Harness window(advisor_layout());
+    auto sweep = std::make_shared<SweepView>(*synthetic_sweep());
+    sweep->run.threads = 4096;
+    window.controller.edit_status().sweeps = {sweep};
+    window.draw_frames(3);
+    click(window, "Use for the next run##advice");
+    EXPECT_EQ(window.app().config().threads, 0) << "all cores";
+}
+
+/// Compare takes the tried run and its baseline although other runs were compared before.
+TEST(AdvisorPanel, CompareTakesTheNewestRunAndItsBaseline) {
     Harness window(advisor_layout());
     window.controller.edit_status().sweeps = {synthetic_sweep()};
-    const auto run = [&](const char* head) {
+    const auto run = [&](const char* head, const char* drafter = "eagle3") {
         RunConfig config;
         config.head = head;
+        config.drafter = drafter;
         window.controller.submit({CmdStart{config}});
         window.controller.advance(6);
         window.controller.submit({CmdStop{}});
@@ -80,13 +95,14 @@ TEST(AdvisorPanel, CompareTakesTheNewestRuns) {
     run("full");
     run("fr-spec:v=8192");
     click(window, "Try it##advice");
-    run("full");
-    run("slimspec:rank=72");
+    window.controller.advance(6);
+    window.controller.submit({CmdStop{}});
+    run("full", "baseline");
     window.draw_frames(6);
     const auto report = window.app().status().comparison;
     ASSERT_NE(report, nullptr);
-    EXPECT_EQ(report->choice.a.run_id, 3);
-    EXPECT_EQ(report->choice.b.run_id, 4);
+    EXPECT_EQ(report->choice.a.run_id, 4) << "plain decoding";
+    EXPECT_EQ(report->choice.b.run_id, 3);
 }
 
 TEST(AdvisorPanel, AdvisesPlainDecoding) {

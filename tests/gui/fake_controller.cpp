@@ -40,7 +40,7 @@ void FakeController::submit(const Commands& commands) {
         if (std::holds_alternative<CmdResume>(command)) status_.state = JobState::running;
         if (std::holds_alternative<CmdStop>(command)) run_->end(capture_, RunEnd::cancelled);
         if (std::holds_alternative<CmdStepRound>(command)) step(-1);
-        if (std::holds_alternative<CmdStepLevel>(command)) step(1);
+        if (std::holds_alternative<CmdStepLevel>(command)) step_level();
         if (std::holds_alternative<CmdStepPhase>(command)) step(0);
         publish();
     }
@@ -103,6 +103,12 @@ void FakeController::compare(const CompareChoice& choice) {
     };
     status_.comparison =
         std::make_shared<const CompareReport>(make_compare_report(choice, of(choice.a), of(choice.b)));
+}
+
+void FakeController::step_level() {
+    const bool ends = next_level_ >= SyntheticOptions().levels;
+    step(ends ? -1 : next_level_);
+    next_level_ = ends ? 0 : next_level_ + 1;
 }
 
 void FakeController::step(int level) {

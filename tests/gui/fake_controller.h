@@ -39,6 +39,8 @@ class FakeController final : public Controller {
     void save_copy(const std::string& path);
     void open_other(const std::string& path);
     void compare(const CompareChoice& choice);
+    /// Drafts one more level; after the last one, the round ends.
+    void step_level();
     void step(int level);
     void publish();
 
@@ -48,6 +50,7 @@ class FakeController final : public Controller {
     JobStatus status_;
     std::uint64_t version_ = 0;
     RowId next_run_ = 1;
+    int next_level_ = 0;
 };
 
 }  // namespace draftscope::test

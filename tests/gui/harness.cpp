@@ -10,11 +10,12 @@
 
 namespace draftscope::test {
 
-Harness::Harness(GuiOptions options) {
+Harness::Harness(GuiOptions options, const std::string& layout) {
     ImGui::CreateContext();
     ImPlot::CreateContext();
     ImGuiIO& io = ImGui::GetIO();
     io.IniFilename = nullptr;
+    if (!layout.empty()) ImGui::LoadIniSettingsFromMemory(layout.c_str());
     io.ConfigFlags |= ImGuiConfigFlags_DockingEnable | ImGuiConfigFlags_NavEnableKeyboard;
     ImGui_ImplNull_Init();
     engine_ = ImGuiTestEngine_CreateContext();

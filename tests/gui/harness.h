@@ -15,7 +15,8 @@ namespace draftscope::test {
 /// Runs the window's contents on ImGui's null back end, driven by ImGui's test engine.
 class Harness {
   public:
-    explicit Harness(GuiOptions options = {});
+    /// `layout`: of an earlier window, as its layout().
+    explicit Harness(GuiOptions options = {}, const std::string& layout = "");
     ~Harness();
     Harness(const Harness&) = delete;
     Harness& operator=(const Harness&) = delete;
@@ -25,6 +26,9 @@ class Harness {
     void draw_frames(int count);
     /// Draws like the window's loop after input. Returns false if frames are still due after `limit` frames.
     bool draw_until_rest(int limit = 600);
+
+    /// Returns what layout.ini would have.
+    std::string layout() const { return ImGui::SaveIniSettingsToMemory(); }
 
     /// Sets the window's size from the next frame on.
     void resize(float width, float height) { size_ = {width, height}; }

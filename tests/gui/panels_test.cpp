@@ -55,6 +55,67 @@ TEST_F(Panels, TextViewStartsWithAWholeLine) {
                 0.05f);
 }
 
+TEST_F(Panels, ANewRunShowsItsTextFromTheStart) {
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(500);
+    window.draw_frames(4);
+    const ImGuiWindow* output = find_window("//###text/##output");
+    ASSERT_NE(output, nullptr);
+    ASSERT_GT(output->Scroll.y, 0);
+    window.controller.submit({CmdStart{}});
+    window.draw_frames(4);
+    for (int i = 0; i < 4; ++i) {
+        window.controller.advance(1);
+        window.draw_frames(3);
+        EXPECT_EQ(output->Scroll.y, 0) << "round " << i + 1;
+    }
+}
+
+TEST_F(Panels, TheSelectedTokenStaysInViewInAnotherLayout) {
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(500);
+    window.draw_frames(4);
+    const ImGuiWindow* output = find_window("//###text/##output");
+    ASSERT_NE(output, nullptr);
+    const float end = output->Scroll.y;
+    ASSERT_GT(end, 0);
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->KeyPress(ImGuiKey_Home);
+        ctx->Yield(4);
+    }));
+    ASSERT_EQ(output->Scroll.y, 0);
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {  // scrolled away by hand
+        ctx->MouseMoveToPos(output->InnerRect.GetCenter());
+        ctx->MouseWheelY(-30);
+        ctx->Yield(4);
+    }));
+    ASSERT_GT(output->Scroll.y, 0);
+    window.app().request_layout("choose");
+    window.resize(1500, 800);
+    window.draw_frames(8);
+    EXPECT_LT(output->Scroll.y, 4 * ImGui::GetFontSize()) << "the first lines are in view";
+}
+
+TEST_F(Panels, ABarOfPhasesDoesNotMoveUnderThePointer) {
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(500);
+    window.draw_frames(4);
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->WindowFocus("//###phases");
+        const ImRect bars = ctx->ItemInfo("//###phases/bars").RectFull;
+        const ImVec2 at(bars.Min.x + bars.GetWidth() * 0.3f, bars.GetCenter().y);
+        ctx->MouseMoveToPos(at);
+        ctx->MouseClick();
+        ctx->Yield(3);
+        const auto first = window.app().ui().round;
+        IM_CHECK(first.has_value());
+        IM_CHECK(*first + 20 < window.app().snapshot().rounds.size());
+        ctx->MouseClick();
+        ctx->Yield(3);
+        IM_CHECK(window.app().ui().round == first);
+    }));
+}
+
 TEST_F(Panels, ListsUseCommandLineNamesOfHeadsAndDrafters) {
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->SetRef(ctx->WindowInfo("//###session/##scroll").ID);

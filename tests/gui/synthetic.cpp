@@ -98,6 +98,10 @@ void SyntheticRun::begin(Capture& capture) {
                .tree = "depth=3,topk=4,nodes=12",
                .threads = 2,
                .precision = "int8"};
+    if (options_.drafter == "baseline") {  // as of a run with --baseline
+        run.drafter = "none";
+        run.config_json = R"({"role": "baseline"})";
+    }
     capture.apply(rows_.run(std::move(run), vocab_));
     capture.apply(rows_.prompt(prompt_row()));
     PromptProgress first = progress();

@@ -37,6 +37,13 @@ std::shared_ptr<const SweepView> synthetic_sweep(const std::string& file) {
     view->source = "tiny, 448 rows, 7 prompts, 64 tokens, T=0, int8";
     view->recording = "/recordings/demo";
     view->costs = "test machine (measured)";
+    view->model = view->run.model = "/models/other.gguf";
+    view->run.prompts_file = view->recording;
+    view->run.precision = "int8";
+    view->run.threads = 1;
+    view->run.temperature = 0.7;
+    view->run.max_new = 64;
+    view->run.artefacts = {"slimspec=own.safetensors", "fr-spec=ranking.txt"};
     view->conversations = 7;
     view->categories = {"chat", "chat", "chat", "code", "code", "code", "code"};
     view->max_new = 64;

@@ -1,6 +1,15 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "app/gui/models/rounds.h"
+#include "app/gui/shell/layout.h"
+#include "base/clock.h"
 #include "tests/gui/harness.h"
+#include "tests/support/scratch_folder.h"
 
 namespace draftscope::test {
 namespace {
@@ -18,15 +27,113 @@ TEST(Window, StartsTheDemoOnceWhenNothingIsOpened) {
     ASSERT_EQ(window.controller.runs.size(), 1u);
     EXPECT_EQ(window.controller.runs[0].drafter, "eagle3");
     EXPECT_FALSE(window.controller.runs[0].prompt.empty());
-    EXPECT_EQ(window.controller.runs[0].tree, quick_tree);
-    // Session shows, and the next run uses, the settings chosen for the demo.
-    RunConfig chosen = window.controller.runs[0];
-    chosen.head = "microspec";
-    chosen.tree = "chain=2";
-    window.controller.edit_status().chosen = chosen;
+    EXPECT_EQ(window.controller.runs[0].prompt, demo_prompt);
+    EXPECT_EQ(window.controller.runs[0].tree, "depth=3,topk=4,nodes=12") << "there is a tree to see";
+    EXPECT_EQ(window.controller.runs[0].baseline, 1) << "so that the speed-up is measured";
+    EXPECT_EQ(window.app().config(), window.controller.runs[0]);
+    EXPECT_TRUE(std::get<CmdStart>(window.controller.received.front()).forecast);
+}
+
+TEST(Window, TheDemoEndsOnAnInstructiveRejection) {
+    Harness window(GuiOptions{});
+    window.draw_frames(3);
+    window.controller.advance(500);
     window.draw_frames(2);
-    EXPECT_EQ(window.app().config().head, "microspec");
-    EXPECT_EQ(window.app().config().tree, "chain=2");
+    ASSERT_EQ(window.controller.status().state, JobState::idle);
+    const Snapshot& snapshot = window.app().snapshot();
+    ASSERT_LT(instructive_rejection(snapshot, 1).value_or(999), snapshot.rounds.size() - 1);
+    EXPECT_EQ(window.app().ui().round, instructive_rejection(snapshot, 1));
+}
+
+/// The first round of the demo, with the guide's window settings.
+class SlowPlay : public ::testing::Test {
+  protected:
+    SlowPlay() {
+        GuiOptions options;
+        options.settings_file = folder_.file("settings.json");
+        window = std::make_unique<Harness>(options);
+    }
+    /// Draws until the state is held or not, or 5 s have passed.
+    void draw_while_held() {
+        const TimeNs until = monotonic_ns() + 5 * ns_per_s;
+        while (window->controller.status().state == JobState::held && monotonic_ns() < until) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            window->draw_frames(1);
+        }
+    }
+    testing::ScratchFolder folder_;
+    std::unique_ptr<Harness> window;
+};
+
+TEST_F(SlowPlay, ShowsTheFirstRoundLevelByLevelThenRuns) {
+    EXPECT_EQ(window->controller.status().state, JobState::held);
+    const TimeNs start = monotonic_ns();
+    draw_while_held();
+    EXPECT_EQ(window->controller.status().state, JobState::running);
+    EXPECT_EQ(window->controller.count<CmdStepLevel>(), 5) << "four levels and the end of the round";
+    EXPECT_EQ(window->app().snapshot().rounds.size(), 1u);
+    EXPECT_NEAR(seconds(monotonic_ns() - start), 2, 1);
+}
+
+TEST_F(SlowPlay, AKeyOrClickEndsIt) {
+    EXPECT_TRUE(window->run([&](ImGuiTestContext* ctx) {
+        ctx->KeyPress(ImGuiKey_F11);
+        ctx->Yield(3);
+    }));
+    EXPECT_EQ(window->controller.status().state, JobState::held) << "the key steps";
+    EXPECT_EQ(window->controller.count<CmdStepLevel>(), 2);
+    EXPECT_EQ(window->controller.count<CmdResume>(), 0);
+}
+
+TEST_F(SlowPlay, AClickElsewhereLetsItRun) {
+    EXPECT_TRUE(window->run([&](ImGuiTestContext* ctx) {
+        ctx->ItemClick("//##guide/Got it");
+        ctx->Yield(3);
+    }));
+    EXPECT_EQ(window->controller.status().state, JobState::running);
+}
+
+TEST(Window, TheRightTabsAreInFrontAtEveryStart) {
+    struct Expected {
+        const char* layout;
+        std::vector<const char*> front;
+    };
+    const std::vector<Expected> all = {
+        {"explain", {"session", "text", "draft_tree", "plane", "timeline", "phases", "coverage", "rounds"}},
+        {"profile", {"session", "text", "draft_tree", "plane", "timeline", "phases", "coverage", "rounds"}},
+        {"compare", {"session", "text", "compare", "draft_tree", "phases", "plane", "coverage", "rounds"}},
+        {"choose", {"session", "text", "sweep", "advisor", "matrix", "phases", "draft_tree", "rounds"}}};
+    const auto check = [](const Expected& expected, const char* when) {
+        for (const Panel& panel : panels()) {
+            const ImGuiWindow* shown = ImGui::FindWindowByName(window_name(panel).c_str());
+            const bool wanted = std::ranges::any_of(
+                expected.front, [&](const char* id) { return std::string_view(id) == panel.id; });
+            ASSERT_NE(shown, nullptr) << panel.id;
+            EXPECT_EQ(shown->DockTabIsVisible, wanted) << expected.layout << ", " << when << ": " << panel.id;
+        }
+    };
+    for (const Expected& expected : all) {
+        std::string ini;
+        {
+            Harness first(quiet());
+            first.app().request_layout(expected.layout);
+            first.draw_frames(6);
+            check(expected, "first start");
+            EXPECT_TRUE(first.run([](ImGuiTestContext* ctx) { ctx->WindowFocus("//Log###log"); }));
+            ini = first.layout();
+        }
+        const testing::ScratchFolder folder;
+        GuiOptions options = quiet();
+        options.settings_file = folder.file("settings.json");
+        testing::write_text(options.settings_file,
+                            fmt::format(R"({{"guide_seen": true, "layout": "{}"}})", expected.layout));
+        for (const char* when : {"second start", "third start"}) {
+            Harness later(options, ini);
+            later.draw_frames(6);
+            check(expected, when);
+            ini = later.layout();
+        }
+    }
 }
 
 TEST(Window, DoesNotStartTheDemoWhenAFileIsOpened) {
@@ -188,8 +295,8 @@ TEST(Window, AutoTreeSelectsAutoHead) {
         ctx->ItemClick(tree);
         ctx->Yield(2);
     };
-    EXPECT_TRUE(
-        window.run([&](ImGuiTestContext* ctx) { choose(ctx, "//$FOCUSED/fastest, measured first"); }));
+    EXPECT_TRUE(window.run(
+        [&](ImGuiTestContext* ctx) { choose(ctx, "//$FOCUSED/fastest by measuring (takes some seconds)"); }));
     EXPECT_EQ(config.tree, "auto");
     EXPECT_EQ(config.head, "auto");
     EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) { choose(ctx, "//$FOCUSED/chain"); }));
@@ -247,6 +354,7 @@ TEST(Window, SessionFieldsReachTheRun) {
         ctx->ItemClick("//###session/**/##prompt");
         ctx->KeyCharsReplace("Say hello.");
         ctx->ItemInputValue("//###session/**/##max_new", 17);
+        ctx->ScrollToBottom(ctx->WindowInfo("//###session/##scroll").ID);
         ctx->ItemClick("//###session/**/Run");
     }));
     ASSERT_EQ(window.controller.runs.size(), 1u);

@@ -128,6 +128,7 @@ std::unique_ptr<DecodeSession> DecodeFixture::open(const DecodeCase& setting, Re
     options.warmup_steps = setting.warmup_steps;
     options.span_interval = setting.span_interval;
     options.calibration_rounds = setting.calibration_rounds;
+    options.full_shadow_ns = setting.full_shadow_ns;
     options.record_nodes = setting.record_nodes;
     for (const std::string& spec : setting.shadows) {
         const bool aligned = spec.starts_with("aligned:");

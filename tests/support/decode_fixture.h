@@ -49,6 +49,7 @@ struct DecodeCase {
     int warmup_steps = 2;
     int calibration_rounds = 0;
     std::vector<std::string> shadows = {};  ///< self-paced shadow heads
+    TimeNs full_shadow_ns = 0;
     bool record_nodes = true;
     std::string acceptance = "real";
     std::uint64_t seed = 7;

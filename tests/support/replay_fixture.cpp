@@ -41,6 +41,7 @@ std::vector<std::vector<HeadRound>> live_rounds(DecodeFixture& fixture, const De
                 round.covered = eval.covered;
                 round.covered_mass = eval.covered_mass;
                 round.active_rows = eval.active_rows;
+                round.row_tokens = eval.row_tokens.value_or(0);
                 round.bytes = static_cast<std::uint64_t>(eval.bytes);
             }
             out[place.at(row.prompt_id)].push_back(round);

@@ -142,15 +142,22 @@ inline std::vector<CaseGroup> tree_groups() {
          {greedy("eagle2", {.head = "microspec:wmax=9,branch=path,stream=all,source=ext"}, wide),
           greedy("eagle2", {.head = "dynaspec:kmax=3,kmin=1,flat=1,eos=yes", .calibration_rounds = 3},
                  wide)}});
-    // Candidates from every node, of which only new ones enter the stream: the defaults.
-    groups.push_back(
-        {"microspec_defaults",
-         for_each({{.head = "microspec:wmax=9"}, {.head = "microspec:wmax=12,gather=indexed,source=ext"}},
-                  [](auto& cases, const HeadCase& head) {
-                      cases.push_back(greedy("eagle2", head, wide));
-                      cases.push_back(sampled("eagle2", head, wide));
-                      cases.push_back(rejection("eagle3", head, ranked, all_tokens));
-                  })});
+    // Candidates from every node, of which only new ones enter the stream.
+    groups.push_back({"microspec_new_tokens",
+                      for_each({{.head = "microspec:wmax=9,stream=new"},
+                                {.head = "microspec:wmax=12,gather=indexed,source=ext,stream=new"}},
+                               [](auto& cases, const HeadCase& head) {
+                                   cases.push_back(greedy("eagle2", head, wide));
+                                   cases.push_back(sampled("eagle2", head, wide));
+                                   cases.push_back(rejection("eagle3", head, ranked, all_tokens));
+                               })});
+    // What a head does if its spec names no size: DynaSpec's budget, and MicroSpec's stream.
+    groups.push_back({"default_parameters", for_each({{.head = "microspec:wmax=9"}, {.head = "dynaspec"}},
+                                                     [](auto& cases, const HeadCase& head) {
+                                                         cases.push_back(greedy("eagle2", head, wide));
+                                                         cases.push_back(
+                                                             rejection("eagle3", head, ranked, all_tokens));
+                                                     })});
     // Features pass norms, those of a prompt and of calibration rounds on their way from the host.
     groups.push_back({"normed_features",
                       {greedy("eagle3_normed", linear_heads[2], wide),

@@ -29,7 +29,15 @@ std::string next_text(const HoldPoint& point) {
     return "; next: " + phase_text(point.next_phase_id, point.next_level);
 }
 
-std::string place_text(const HoldPoint& point) {
+/// A step of a batch has several rounds: the text names the one that is shown.
+std::string step_text(const HoldPoint& point, const Snapshot& snapshot) {
+    const bool batch = !snapshot.runs.empty() && snapshot.runs.back().batch > 1;
+    const PromptRow* prompt = snapshot.prompt(point.prompt_id);
+    return fmt::format("after {} {}", batch ? "step" : "round", point.round) +
+           (batch && prompt != nullptr ? fmt::format(", prompt {}", prompt->ordinal + 1) : "");
+}
+
+std::string place_text(const HoldPoint& point, const Snapshot& snapshot) {
     switch (point.kind) {
         case HoldPoint::Kind::before_prefill:
             return "before prefill";
@@ -41,15 +49,15 @@ std::string place_text(const HoldPoint& point) {
         case HoldPoint::Kind::after_level:
             return fmt::format("after {}{}", level_name(point.level), next_text(point));
         case HoldPoint::Kind::after_round:
-            return fmt::format("after round {}", point.round);
+            return step_text(point, snapshot);
     }
     return "";
 }
 
 }  // namespace
 
-std::string hold_text(const HoldPoint& point, std::string_view reason) {
-    const std::string text = "paused " + place_text(point);
+std::string hold_text(const HoldPoint& point, std::string_view reason, const Snapshot& snapshot) {
+    const std::string text = "paused " + place_text(point, snapshot);
     return reason.empty() || reason == "paused" ? text : fmt::format("{}: {}", text, reason);
 }
 

@@ -1,12 +1,16 @@
 #include "app/gui/models/coverage.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "app/gui/models/draft_tree.h"
 #include "capture/head_traits.h"
+#include "capture/run_setting.h"
 
 namespace draftscope {
 namespace {
@@ -84,9 +88,12 @@ std::vector<HeadMark> head_marks(const Snapshot& snapshot, RowId run_id, const R
     for (const HeadStats& stats : head_stats(snapshot, run_id)) {
         const HeadTraits traits = run_heads.of(stats.head);
         if (!stats.coverage || traits.support == HeadSupport::all) continue;
-        marks.push_back({stats.head, head_label(stats.head, stats.mode), stats.mode, stats.active_rows,
-                         *stats.coverage, stats.covered_mass, traits.support == HeadSupport::dynamic,
-                         stats.mode == HeadMode::aligned, traits.rgb});
+        marks.push_back(
+            {stats.head, head_label(stats.head, stats.mode), stats.mode, stats.active_rows,
+             describe_shortlist(stats), *stats.coverage, stats.covered_mass,
+             traits.support == HeadSupport::dynamic,
+             stats.mode == HeadMode::aligned || (stats.mode != HeadMode::drive && traits.tree_candidates),
+             traits.rgb});
     }
     std::stable_sort(marks.begin(), marks.end(), [](const HeadMark& a, const HeadMark& b) {
         return (a.mode == HeadMode::drive) < (b.mode == HeadMode::drive);
@@ -230,6 +237,13 @@ std::vector<int> log_sizes(int vocab_size, int points) {
     return sizes;
 }
 
+std::string describe_shortlist(const HeadStats& stats) {
+    const std::string read = fmt::format("{:.0f}", stats.active_rows);
+    const std::string own = fmt::format("{:.0f}", stats.row_tokens.value_or(0));
+    if (own == read || own == "0") return fmt::format("shortlist of {} tokens", read);
+    return fmt::format("{} tokens in a row's shortlist, {} in all that a level's call reads", own, read);
+}
+
 CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& index,
                              std::optional<std::size_t> round_index) {
     CoverageModel model;
@@ -242,6 +256,9 @@ CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& inde
     const Vocab* vocab = snapshot.vocab(run->vocab_id);
     model.vocab_size = vocab == nullptr ? static_cast<int>(index.all().by_rank.size())
                                         : static_cast<int>(vocab->rows.size());
+    const auto config = nlohmann::json::parse(run->config_json, nullptr, false);
+    if (config.is_object() && config.contains(ranking_key) && config[ranking_key].is_string())
+        model.ranking_source = config[ranking_key];
     const RunHeadTraits run_heads(*run);
     model.heads = head_marks(snapshot, run->id, run_heads);
     for (const CoverageIndex::HeadRounds& head : index.heads())

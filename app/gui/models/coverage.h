@@ -76,10 +76,11 @@ struct HeadMark {
     std::string label;  ///< short, for the plot
     HeadMode mode = HeadMode::drive;
     double active_rows = 0;
+    std::string size_text;  ///< describe_shortlist()
     double coverage = 0;
     std::optional<double> covered_mass;  ///< covered target probability: upper bound of acceptance
     bool is_dynamic = false;             ///< context-dependent shortlist, drawn as a star
-    bool estimate = false;               ///< from aligned mode, drawn hollow
+    bool estimate = false;               ///< from aligned mode, or HeadTraits::tree_candidates; drawn hollow
     std::uint32_t rgb = 0;
 };
 /// Moving average of a head's coverage, round by round.
@@ -100,7 +101,8 @@ struct RoundToken {
 
 struct CoverageModel {
     std::string empty_text;
-    std::string ranking_text;  ///< what is missing; "" with a ranking
+    std::string ranking_text;    ///< what is missing; "" with a ranking
+    std::string ranking_source;  ///< what the ranking was counted on; "" = unknown
     int vocab_size = 0;
     std::vector<CoverageCurve> curves;  ///< "all" first
     std::string ranking_heads;          ///< heads of the run with a ranked shortlist
@@ -117,6 +119,10 @@ struct CoverageModel {
 /// Builds the model. `round_index`: the selected round, whose tokens are marked.
 CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& index,
                              std::optional<std::size_t> round_index);
+
+/// Returns the size of what a head proposes from: "shortlist of 8192 tokens", or, if the rows of a call have
+/// shortlists of their own, "6255 tokens in a row's shortlist, 14256 in all that a level's call reads".
+std::string describe_shortlist(const HeadStats& stats);
 
 /// Window of RoundCoverage's moving average, in rounds.
 inline constexpr int coverage_window = 16;

@@ -65,7 +65,7 @@ class MatrixBuilder {
         }
         for (const MatrixRun& run : runs_) add(run);
         const BenchTable table = bench_table(samples_);
-        model_.columns = {"all"};
+        model_.columns = {std::string(mean_column)};
         model_.columns.insert(model_.columns.end(), table.tasks.begin(), table.tasks.end());
         for (std::size_t m = 0; m < methods_.size(); ++m) add_row(table, m);
         model_.note = fmt::format("measured, {} of the capture; {}", format_count(runs_.size(), "run"),
@@ -130,13 +130,13 @@ class MatrixBuilder {
         MatrixRow row;
         row.name = order_[m]->method;
         row.head = order_[m]->run->head;
-        const auto add_cell = [&](const BenchCell& cell) {
-            MatrixCell out{std::nullopt, cell.speedup};
-            if (cell.tau > 0) out.tau = Estimate{cell.tau, cell.tau_interval};
-            row.cells.push_back(std::move(out));
-        };
-        add_cell(table.rows[m].all);
-        for (const BenchCell& cell : table.rows[m].tasks) add_cell(cell);
+        const BenchMacro& macro = table.rows[m].macro;
+        row.cells.push_back({macro.tau_unclipped, macro.speedup, macro.end_to_end_speedup, ""});
+        for (const BenchCell& cell : table.rows[m].tasks) {
+            row.cells.push_back({std::nullopt, cell.speedup, cell.end_to_end_speedup, ""});
+            if (cell.tau_unclipped > 0)
+                row.cells.back().tau = Estimate{cell.tau_unclipped, cell.tau_unclipped_interval};
+        }
         row.help = fmt::format("{}\n{:.1f} tokens per second over all prompts", row.name,
                                table.rows[m].all.tokens_per_second);
         model_.rows.push_back(std::move(row));
@@ -152,20 +152,54 @@ class MatrixBuilder {
     std::size_t conversations_ = 0;
 };
 
-/// Returns a setting with the conversations of one task.
-SweepSetting of_task(const SweepSetting& setting, std::span<const std::string> categories,
-                     const std::string& task) {
-    SweepSetting out = setting;
-    out.units.clear();
-    out.full.reset();
-    for (std::size_t c = 0; c < setting.units.size() && c < categories.size(); ++c)
-        if (task_of_category(categories[c]) == task) out.units.push_back(setting.units[c]);
-    return out;
+/// Returns a setting's mean over tasks of tau, clipped or not, times `factor`. `tasks` has the task of each
+/// conversation, -1 = left out. Absent without rounds.
+std::optional<Estimate> task_mean(const SweepSetting& setting, std::span<const int> tasks, int count,
+                                  bool unclipped, double factor, double relative_error) {
+    std::vector<std::size_t> units;
+    for (std::size_t u = 0; u < setting.units.size() && u < tasks.size(); ++u)
+        if (tasks[u] >= 0) units.push_back(u);
+    const auto mean = [&](std::span<const std::uint32_t> times_drawn) -> std::optional<double> {
+        std::vector<double> rounds(count), tokens(count);
+        for (std::size_t i = 0; i < units.size(); ++i) {
+            const SweepUnit& unit = setting.units[units[i]];
+            const double times = times_drawn.empty() ? 1 : times_drawn[i];
+            rounds[tasks[units[i]]] += times * unit.rounds;
+            tokens[tasks[units[i]]] += times * (unclipped ? unit.unclipped() : unit.committed);
+        }
+        double sum = 0, known = 0;
+        for (int t = 0; t < count; ++t) {
+            if (rounds[t] <= 0) continue;
+            sum += tokens[t] / rounds[t];
+            ++known;
+        }
+        return known > 0 ? std::optional(factor * sum / known) : std::nullopt;
+    };
+    const auto value = mean({});
+    if (!value) return std::nullopt;
+    BootstrapOptions options;
+    options.resolution = relative_error;
+    return bootstrap_estimate(*value, units.size(), mean, options);
 }
 
 std::optional<Estimate> figure(std::optional<double> value) {
     return value ? std::optional(Estimate{*value, std::nullopt}) : std::nullopt;
 }
+
+/// A mean that is absent if any value is.
+struct MeanOfTasks {
+    double sum = 0;
+    int count = 0;
+    bool complete = true;
+    void add(std::optional<double> value) {
+        sum += value.value_or(0);
+        ++count;
+        complete = complete && value;
+    }
+    std::optional<double> value() const {
+        return complete && count > 0 ? std::optional(sum / count) : std::nullopt;
+    }
+};
 
 }  // namespace
 
@@ -180,36 +214,38 @@ MatrixModel build_sweep_matrix(const SweepData& data, std::span<const std::strin
         model.empty_text = "Compares settings by task: sweep some in the Sweep panel.";
         return model;
     }
-    model.columns = {"all"};
+    model.columns = {std::string(mean_column)};
+    std::vector<int> task_of;  // of each conversation, the place of its column
     for (const std::string& category : categories) {
         const std::string task = task_of_category(category);
-        if (!task.empty() && std::ranges::find(model.columns, task) == model.columns.end())
-            model.columns.push_back(task);
+        const auto found = std::ranges::find(model.columns, task);
+        task_of.push_back(static_cast<int>(found - model.columns.begin()));
+        if (found == model.columns.end()) model.columns.push_back(task);
     }
     std::vector<std::size_t> rows = sweep_front(data, data.setting(0).batch);
     if (usual && std::ranges::find(rows, *usual) == rows.end()) rows.push_back(*usual);
+    const int columns = static_cast<int>(model.columns.size());
     for (const std::size_t r : rows) {
+        const SweepSetting& setting = data.setting(r);
         MatrixRow row;
-        row.help = setting_name(data.setting(r));
+        row.help = setting_name(setting);
         row.name = (usual == r ? "default: " : "") + shorten_paths(row.help);
-        row.head = data.setting(r).head;
-        row.cells.resize(model.columns.size());
-        row.cells[0] = {data.rows[r].tau, data.rows[r].speedup};
+        row.head = setting.head;
+        const double speed = setting.plain_ms / setting.round_ms, error = setting.cost_error.value_or(0);
+        for (int column = 0; column < columns; ++column) {
+            std::vector<int> shown = task_of;  // the first column has all
+            for (int& task : shown)
+                if (column > 0 && task != column) task = -1;
+            row.cells.push_back({task_mean(setting, shown, columns, true, 1, 0),
+                                 task_mean(setting, shown, columns, false, speed, error), std::nullopt, ""});
+        }
         model.rows.push_back(std::move(row));
-    }
-    // The settings of a column share their resampled conversations.
-    for (std::size_t column = 1; column < model.columns.size(); ++column) {
-        std::vector<SweepSetting> parts;
-        for (const std::size_t r : rows)
-            parts.push_back(of_task(data.setting(r), categories, model.columns[column]));
-        for (const SweepRow& figures : sweep_table(parts))
-            model.rows[figures.setting].cells[column] = {figures.tau, figures.speedup};
     }
     const SweepSetting& first = data.setting(0);
     model.note = fmt::format("predicted by replay, the front at batch {}{}; {}", first.batch,
                              usual ? " and the default" : "", interval_text(first.units.size()));
-    if (!first.cost_error && model.columns.size() > 1)
-        model.note += "; those of tasks leave the profile's error out";
+    if (!first.cost_error) model.note += "; they leave the profile's error out";
+    model.note += "; speeds of decoding";
     return model;
 }
 
@@ -222,20 +258,27 @@ std::vector<MatrixRow> published_matrix_rows(const PublishedGroup& group,
         row.head = result->head;
         for (const std::string& line : describe_published(*result))
             row.help += (row.help.empty() ? "" : "\n") + line;
+        const auto cell = [&](std::optional<double> tau, std::optional<double> speedup) {
+            MatrixCell out{figure(tau), std::nullopt, std::nullopt, ""};
+            (result->with_prefill ? out.end_to_end : out.speedup) = figure(speedup);
+            return out;
+        };
+        row.printed = cell(result->tau, result->speedup_vs_ar);
         row.cells.resize(columns.size());
-        if (!columns.empty()) row.cells[0] = {figure(result->tau), figure(result->speedup_vs_ar)};
-        std::string_view rest = result->tasks;
-        while (!rest.empty()) {
-            const std::string_view piece = rest.substr(0, rest.find('|'));
-            rest.remove_prefix(std::min(piece.size() + 1, rest.size()));
-            const std::size_t first = piece.find(':'), second = piece.find(':', first + 1);
-            if (first == std::string_view::npos || second == std::string_view::npos) continue;
-            const auto column = std::ranges::find(columns, piece.substr(0, first));
-            if (column == columns.end() || column == columns.begin()) continue;
-            row.cells[column - columns.begin()] = {
-                figure(parse_number(piece.substr(first + 1, second - first - 1))),
-                figure(parse_number(piece.substr(second + 1)))};
+        MeanOfTasks tau, speedup;
+        for (std::size_t c = 1; c < columns.size(); ++c) {
+            const auto task = std::ranges::find(result->tasks, columns[c], &PublishedTask::name);
+            const bool known = task != result->tasks.end();
+            tau.add(known ? task->tau : std::nullopt);
+            speedup.add(known ? task->speedup() : std::nullopt);
+            if (!known) continue;
+            row.cells[c] = cell(task->tau, task->speedup());
+            if (task->is_derived())
+                row.cells[c].derived = fmt::format("derived: {:g} / {:g} tokens per second",
+                                                   *task->tokens_per_second, *task->plain_tokens_per_second);
         }
+        if (!columns.empty()) row.cells[0] = cell(tau.value(), speedup.value());
+        row.cells[0].derived = "derived: mean of the tasks shown";
         rows.push_back(std::move(row));
     }
     return rows;
@@ -243,20 +286,47 @@ std::vector<MatrixRow> published_matrix_rows(const PublishedGroup& group,
 
 namespace {
 
-MatrixTable build_matrix_table(const MatrixModel& model, const PublishedGroup* group, bool speed) {
+/// Says in which figure a group's speeds are, if not in the shown one.
+std::string speeds_note(const PublishedGroup& group, MatrixFigure figure) {
+    const bool end_to_end = figure == MatrixFigure::end_to_end;
+    if (figure == MatrixFigure::tau || group.rows.front()->with_prefill == end_to_end) return {};
+    return fmt::format("{}'s speeds {}", group.rows.front()->short_name,
+                       end_to_end ? "are of decoding: see x AR" : "include the prefill: see x AR end to end");
+}
+
+MatrixText cell_text(const MatrixCell& cell, MatrixFigure figure) {
+    const std::optional<Estimate>& value = cell.value(figure);
+    if (!value) return {value, "-", ""};
+    MatrixText text{value, fmt::format("{:.2f}", value->value), estimate_text(*value, 3)};
+    if (!cell.derived.empty()) text.help += "\n" + cell.derived;
+    return text;
+}
+
+MatrixTable build_matrix_table(const MatrixModel& model, const PublishedGroup* group, MatrixFigure figure) {
     MatrixTable table;
     std::vector<MatrixRow> published;
-    if (group != nullptr) published = published_matrix_rows(*group, model.columns);
+    if (group != nullptr) {
+        published = published_matrix_rows(*group, model.columns);
+        table.note = speeds_note(*group, figure);
+    }
+    table.columns = model.columns;
+    if (group != nullptr) table.columns.insert(table.columns.begin() + 1, std::string(printed_column));
     for (const std::vector<MatrixRow>* rows : {&model.rows, &std::as_const(published)})
         for (const MatrixRow& row : *rows) {
             MatrixLine line{row.name, row.head, row.help, rows == &published, {}};
             for (const MatrixCell& cell : row.cells) {
-                const std::optional<Estimate>& value = speed ? cell.speedup : cell.tau;
-                line.cells.push_back({value, value ? fmt::format("{:.2f}", value->value) : "-",
-                                      value ? estimate_text(*value, 3) : ""});
-                if (value)
-                    table.max = std::max(table.max, value->interval ? value->interval->high : value->value);
+                line.cells.push_back(cell_text(cell, figure));
+                if (group != nullptr && line.cells.size() == 1)
+                    line.cells.push_back(cell_text(row.printed, figure));
             }
+            if (line.published && std::ranges::none_of(line.cells, [](const MatrixText& cell) {
+                    return cell.value.has_value();
+                }))
+                continue;
+            for (const MatrixText& cell : line.cells)
+                if (cell.value)
+                    table.max = std::max(
+                        table.max, cell.value->interval ? cell.value->interval->high : cell.value->value);
             table.lines.push_back(std::move(line));
         }
     return table;
@@ -264,11 +334,15 @@ MatrixTable build_matrix_table(const MatrixModel& model, const PublishedGroup* g
 
 }  // namespace
 
+const std::optional<Estimate>& MatrixCell::value(MatrixFigure figure) const {
+    return figure == MatrixFigure::tau ? tau : figure == MatrixFigure::decoding ? speedup : end_to_end;
+}
+
 const MatrixTable& MatrixTableCache::table(const MatrixModel& model, const PublishedGroup* group,
-                                           bool speed) {
-    return table_.get({&model, model.version, group, speed}, [&] {
+                                           MatrixFigure figure) {
+    return table_.get({&model, model.version, group, figure}, [&] {
         ++builds_;
-        return build_matrix_table(model, group, speed);
+        return build_matrix_table(model, group, figure);
     });
 }
 

@@ -14,18 +14,27 @@
 /// Model of the Matrix panel: methods by tasks. A method is a drafter with head and tree.
 namespace draftscope {
 
+/// What the cells show: the papers' tau (unclipped), or the speed-up over plain decoding.
+enum class MatrixFigure { tau, decoding, end_to_end };
+
 struct MatrixCell {
-    std::optional<Estimate> tau, speedup;  ///< speed-up over plain decoding
+    std::optional<Estimate> tau;         ///< unclipped, as the papers' is
+    std::optional<Estimate> speedup;     ///< of decoding
+    std::optional<Estimate> end_to_end;  ///< prefill included
+    std::string derived;                 ///< what a published speed-up was computed from; "" = not computed
+
+    const std::optional<Estimate>& value(MatrixFigure figure) const;
 };
 struct MatrixRow {
     std::string name;
     std::string head;               ///< for its colour; "" = none
     std::vector<MatrixCell> cells;  ///< by column
     std::string help;
+    MatrixCell printed = {};  ///< of published rows: the paper's mean over its own tasks
 };
 struct MatrixModel {
     std::string empty_text;            ///< what to do; "" = there are rows
-    std::vector<std::string> columns;  ///< "all", then the tasks
+    std::vector<std::string> columns;  ///< mean_column, then the tasks
     std::vector<MatrixRow> rows;
     std::string note;  ///< where the figures come from, and how the intervals were computed
     int version = 0;   ///< set by its owner: changes with the contents
@@ -38,7 +47,11 @@ MatrixModel build_matrix(const Snapshot& snapshot);
 MatrixModel build_sweep_matrix(const SweepData& data, std::span<const std::string> categories,
                                std::optional<std::size_t> usual);
 
-/// Returns published rows in the given columns. "all" has the paper's average.
+/// Columns of the mean over the shown tasks, and of a paper's printed mean over its own.
+inline constexpr std::string_view mean_column = "mean of tasks", printed_column = "paper's mean";
+
+/// Returns published rows in the given columns. A row has the mean of the shown tasks if its paper has them
+/// all.
 std::vector<MatrixRow> published_matrix_rows(const PublishedGroup& group,
                                              std::span<const std::string> columns);
 
@@ -53,21 +66,23 @@ struct MatrixLine {
     std::vector<MatrixText> cells;  ///< by column
 };
 struct MatrixTable {
+    std::vector<std::string> columns;  ///< the model's, and the paper's mean after the first
     std::vector<MatrixLine> lines;
-    double max = 1;  ///< right end of the bars: the largest value or interval
+    std::string note;  ///< about the published lines; "" = nothing to say
+    double max = 1;    ///< right end of the bars: the largest value or interval
 };
 
 /// Keeps the texts of a table between frames.
 class MatrixTableCache {
   public:
-    /// Returns the lines of a model, then those of a published group (null = none). `speed` selects the
-    /// speed-ups, else tau. The result is valid until the next call.
-    const MatrixTable& table(const MatrixModel& model, const PublishedGroup* group, bool speed);
+    /// Returns the lines of a model, then those of a published group (null = none) with such a figure. The
+    /// result is valid until the next call.
+    const MatrixTable& table(const MatrixModel& model, const PublishedGroup* group, MatrixFigure figure);
     int builds() const { return builds_; }
 
   private:
     /// By model, its version, published group, and what is shown.
-    CachedModel<MatrixTable, std::tuple<const MatrixModel*, int, const PublishedGroup*, bool>> table_;
+    CachedModel<MatrixTable, std::tuple<const MatrixModel*, int, const PublishedGroup*, MatrixFigure>> table_;
     int builds_ = 0;
 };
 

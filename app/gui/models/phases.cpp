@@ -38,7 +38,7 @@ void add_step(PhaseBar& bar, const StepPhases& phases, const StepEntry& entry, c
     bar.step_ns += static_cast<double>(phases.step_ns);
     bar.slowest_ns = std::max(bar.slowest_ns, static_cast<double>(phases.step_ns));
     ++bar.steps;
-    if (entry.row.excluded != Excluded::no) ++bar.excluded;
+    if (!entry.row.time_counts()) ++bar.excluded;
     for (std::uint32_t r = 0; r < entry.rounds.count; ++r) {
         bar.accepted += snapshot.rounds[entry.rounds.first + r].row.accepted;
         ++bar.rounds;
@@ -183,6 +183,12 @@ StepWindow step_window(const Snapshot& snapshot, RowId run_id, std::optional<std
     while (first > 0 && end - first < wanted && snapshot.steps[first - 1].row.run_id == run_id) --first;
     while (end < last && end - first < wanted && snapshot.steps[end].row.run_id == run_id) ++end;
     return {first, end};
+}
+
+std::string shown_steps_text(const Snapshot& snapshot, RowId run_id, const StepWindow& shown) {
+    const StepWindow run = step_window(snapshot, run_id, std::nullopt, snapshot.steps.size());
+    const std::size_t all = run.last - run.first, some = shown.last - shown.first;
+    return some < all ? fmt::format("; bars: {} of {} steps", some, all) : std::string();
 }
 
 PhaseBars build_phase_bars(const Snapshot& snapshot, RowId run_id, std::size_t first, std::size_t last,

@@ -79,6 +79,8 @@ struct StepWindow {
 };
 StepWindow step_window(const Snapshot& snapshot, RowId run_id, std::optional<std::size_t> selected_step,
                        std::size_t count);
+/// Returns "; bars: 187 of 612 steps" if the window leaves out steps of the run, else "".
+std::string shown_steps_text(const Snapshot& snapshot, RowId run_id, const StepWindow& shown);
 /// Builds the phase table of a growing run incrementally: the spans of each step are read once.
 class PhasesBuilder {
   public:

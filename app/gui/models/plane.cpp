@@ -6,8 +6,10 @@
 #include <cmath>
 
 #include "app/gui/models/alpha.h"
+#include "app/gui/models/coverage.h"
 #include "app/gui/models/selection.h"
 #include "base/format_count.h"
+#include "base/phase.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
 #include "profiler/stats/speedup.h"
@@ -37,16 +39,7 @@ std::string reads_text(const HeadTraffic& reads) {
     return text;
 }
 
-/// Returns tau over all rounds of the run, as in the toolbar. For a head that took part in only some rounds,
-/// it is the driving head's tau scaled by the ratio of their rho_tau.
-double run_tau(const HeadComparison& head, const HeadComparison* live) {
-    const bool sampled = head.stats.mode == HeadMode::aligned || head.stats.mode == HeadMode::calibration;
-    if (!sampled || live == nullptr || !live->cost.rho_tau || !head.cost.rho_tau) return head.stats.tau;
-    return live->stats.tau * head.cost.rho_tau->value / live->cost.rho_tau->value;
-}
-
-PlanePoint make_point(const HeadComparison& head, const HeadComparison* live, double kappa,
-                      const RunHeadTraits& traits) {
+PlanePoint make_point(const HeadComparison& head, double kappa, const RunHeadTraits& traits) {
     const HeadStats& stats = head.stats;
     const AcceptanceCost& cost = head.cost;
     PlanePoint point;
@@ -60,7 +53,8 @@ PlanePoint make_point(const HeadComparison& head, const HeadComparison* live, do
     point.rho_interval = cost.rho_tau->interval;
     point.kappa = kappa;
     if (cost.kappa) point.kappa_interval = cost.kappa->interval;
-    point.tau = run_tau(head, live);
+    point.tau = stats.tau;
+    point.tau_unclipped = stats.tau_unclipped;
     point.reference = is_full_head(stats.head);
     point.estimate = !point.reference && head.estimate;
     point.path_candidates = head.path_candidates;
@@ -72,24 +66,39 @@ PlanePoint make_point(const HeadComparison& head, const HeadComparison* live, do
     point.break_even_nu = break_even_nu(point.rho_tau, kappa);
     point.rounds = stats.rounds;
     point.active_rows = stats.active_rows;
+    point.size_text = describe_shortlist(stats);
     point.reads_text = reads_text(head.reads);
     return point;
 }
 
+/// Returns what a reader of SlimSpec's kappa must know of T_head here.
+std::string softmax_text(const Snapshot& snapshot, RowId run_id, const HeadComparison* live) {
+    std::string text = "T_head here has the softmax of the draft logits, which SlimSpec counts elsewhere";
+    for (const PhaseStats& phase : phase_stats(snapshot, run_id)) {
+        if (phase.phase_id != static_cast<int>(Phase::softmax) || phase.exposed_ns <= 0 || live == nullptr)
+            continue;
+        const double head_ns = live->stats.head_ns_per_round * static_cast<double>(live->stats.timed_rounds);
+        if (head_ns > 0)
+            return fmt::format("{}: {:.1f} % of it", text,
+                               100 * static_cast<double>(phase.exposed_ns) / head_ns);
+    }
+    return text + "; full:softmax=separate measures its share";
+}
+
 std::string missing(const HeadComparison* live) {
-    if (live == nullptr) return "No counted rounds yet. The head appears after the first ones.";
+    if (live == nullptr) return "No rounds yet. The head appears after the first ones.";
     if (live->reference == FullReference::none)
         return "No full-head reference. nu and rho_tau need calibration rounds with the full head, a "
                "shadow head \"full\", or a comparable run of the head \"full\" in the same capture.";
+    if (!live->cost.rho_tau && !live->no_interval.empty()) return "No point: " + live->no_interval + ".";
     return "The driving head has no measured time yet.";
 }
 
-void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads, const HeadComparison* live,
-                const RunHeadTraits& traits) {
+void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads, const RunHeadTraits& traits) {
     const HeadComparison* compared = nullptr;
     for (const HeadComparison& head : heads) {
         if (!head.cost.nu || !head.cost.rho_tau) continue;
-        PlanePoint point = make_point(head, live, model.kappa_shown, traits);
+        PlanePoint point = make_point(head, model.kappa_shown, traits);
         if (!point.reference &&
             (compared == nullptr || head.cost.conversations > compared->cost.conversations))
             compared = &head;
@@ -108,16 +117,13 @@ void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads, con
 /// Returns the points of a run's heads other than the full one, named by the run.
 std::vector<PlanePoint> points_of_run(const Snapshot& snapshot, const RunRow& run, bool in_shown_capture) {
     const std::vector<HeadComparison> heads = head_costs(snapshot, run.id);
-    const HeadComparison* live = nullptr;
-    for (const HeadComparison& head : heads)
-        if (head.stats.mode == HeadMode::drive) live = &head;
     const std::string file = snapshot.source.empty() ? "this window" : short_name(snapshot.source);
     const RunHeadTraits traits(run);
     std::vector<PlanePoint> points;
     for (const HeadComparison& head : heads) {
         if (!head.cost.nu || !head.cost.rho_tau || !head.cost.kappa || is_full_head(head.stats.head))
             continue;
-        PlanePoint point = make_point(head, live, head.cost.kappa->value, traits);
+        PlanePoint point = make_point(head, head.cost.kappa->value, traits);
         point.label +=
             in_shown_capture ? fmt::format(" (run {})", run.id) : fmt::format(" ({}, run {})", file, run.id);
         point.run = fmt::format("{}: run {}, {}, {}, {}", file, run.id, run.target, run.drafter, run.tree);
@@ -242,8 +248,9 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
     if (model.kappa) model.kappa_shown = *model.kappa;
     model.kappa_text = model.kappa ? fmt::format("kappa {:.2f} (this run)", *model.kappa)
                                    : fmt::format("kappa {:.2f} (SlimSpec, figure 3)", published_kappa);
+    model.softmax_text = softmax_text(snapshot, run_id, live);
     const RunHeadTraits traits(*run);
-    add_points(model, heads, live, traits);
+    add_points(model, heads, traits);
     if (const auto alpha = recorded_alpha(snapshot, *run); alpha && live != nullptr) {
         const auto speedup = compute_speedup(snapshot, run_id, {.resamples = 0});
         for (PlanePoint& point : model.points)
@@ -255,9 +262,10 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
     else if (live == nullptr || !live->cost.nu || !live->cost.rho_tau)
         model.missing_text = missing(live);
     for (const HeadComparison& head : heads) {
+        if (head.stats.tau <= 0) continue;  // a few rounds of each text
         std::optional<double> predicted;
         if (head.cost.predicted) predicted = head.cost.predicted->value;
-        model.bars.push_back({short_label(head.stats), head.stats.head, run_tau(head, live), predicted,
+        model.bars.push_back({short_label(head.stats), head.stats.head, head.stats.tau_unclipped, predicted,
                               head.stats.mode == HeadMode::drive, head.estimate,
                               traits.of(head.stats.head).rgb});
     }
@@ -294,7 +302,7 @@ void PlaneOthers::add(PlaneModel& model, const Snapshot& shown, RowId run_id,
         point.at_shown_kappa = std::abs(point.kappa - model.kappa_shown) < 0.005 ||
                                (point.kappa_interval && point.kappa_interval->contains(model.kappa_shown));
         paler |= !point.at_shown_kappa;
-        model.bars.push_back({point.label, point.head, point.tau, point.predicted.value, false,
+        model.bars.push_back({point.label, point.head, point.tau_unclipped, point.predicted.value, false,
                               point.estimate, point.rgb, true});
     }
     model.others_text = fmt::format("{} of other runs", format_count(points.size(), "point"));
@@ -331,6 +339,8 @@ std::vector<std::string> describe_published(const PublishedResult& result) {
                               number_text("over AR", result.speedup_vs_ar);
     if (!speed.empty())
         lines.push_back(result.kind == "measured" ? speed : fmt::format("{}({})", speed, result.kind));
+    if (result.speedup_vs_ar)
+        lines.push_back(result.with_prefill ? "speeds with prefill" : "speeds of decoding");
     lines.push_back(fmt::format("{}; {}", result.target, result.setup));
     lines.push_back(fmt::format("{}: {}", result.short_name, result.source));
     if (!result.derived.empty()) lines.push_back(fmt::format("derived: {}", result.derived));

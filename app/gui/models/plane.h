@@ -38,7 +38,8 @@ struct PlanePoint {
     double kappa = 0;  ///< of its own run
     std::optional<Interval> kappa_interval;
     bool at_shown_kappa = true;  ///< false: the lines do not hold for it; drawn paler
-    double tau = 0;              ///< over all rounds; an estimate if the head took part in only some
+    double tau = 0;              ///< over all rounds of the head; 0 = calibration, in only some
+    double tau_unclipped = 0;    ///< the same, as the papers count
     std::optional<Interval> nu_interval, rho_interval;  ///< 95 %, bootstrap
     bool reference = false;                             ///< full head: (1, 1) by definition
     bool estimate = false;                ///< aligned shadow or calibration rounds; drawn hollow
@@ -50,6 +51,7 @@ struct PlanePoint {
     std::optional<double> break_even_nu;  ///< at this rho_tau
     std::int64_t rounds = 0;
     double active_rows = 0;
+    std::string size_text;   ///< describe_shortlist()
     std::string reads_text;  ///< bytes per round, and T_head / time at probe bandwidth
     std::string alpha_text;  ///< of the driving head, with DynaSpec's eq. 1 and 2; "" = not recorded
 };
@@ -57,7 +59,7 @@ struct PlanePoint {
 /// Bar of tau, also for heads of unknown cost.
 struct TauBar {
     std::string label, head;
-    double tau = 0;                   ///< as PlanePoint::tau
+    double tau = 0;                   ///< PlanePoint::tau_unclipped, next to published values
     std::optional<double> predicted;  ///< speed-up over the full head
     bool live = false, estimate = false;
     std::uint32_t rgb = 0;
@@ -93,6 +95,7 @@ struct PlaneModel {
     std::optional<double> kappa;     ///< of the run
     double kappa_shown = 0;          ///< of the run, otherwise the published value
     std::string kappa_text;          ///< "kappa 0.25 (this run)"
+    std::string softmax_text;        ///< that T_head has the softmax; its share where it is measured
     std::string interval_text;       ///< method of the intervals, or why there are none
     std::string others_text;         ///< of the other runs' points; "" without any
     std::vector<PlanePoint> points;  ///< other runs first, the driving head last (drawn on top)
@@ -121,6 +124,18 @@ class PlaneOthers {
     CachedModel<std::vector<PlanePoint>, std::vector<Key>> points_;
 };
 
+/// A result's figures of one task, named as task_of_category() names it.
+struct PublishedTask {
+    std::string_view name;
+    std::optional<double> tau, speedup_vs_ar, tokens_per_second;
+    std::optional<double> plain_tokens_per_second;  ///< of the paper's autoregressive decoding
+
+    /// Returns whether the speed-up is not in the paper but the ratio of two of its speeds.
+    bool is_derived() const { return !speedup_vs_ar && tokens_per_second && plain_tokens_per_second; }
+    std::optional<double> speedup() const {
+        return is_derived() ? *tokens_per_second / *plain_tokens_per_second : speedup_vs_ar;
+    }
+};
 /// One row of a paper's table. Absent values are not given in the paper.
 struct PublishedResult {
     std::string_view paper, short_name, citation, note;
@@ -130,8 +145,8 @@ struct PublishedResult {
     std::string_view kind, tau_kind;
     std::optional<double> tau, rho_tau, nu, speedup_vs_ar, speedup_vs_full;
     std::optional<double> kappa;  ///< of the setup in which nu and rho_tau were measured
-    /// By task, "Conv.:3.93:2.23|Math:4.4:": name, tau and speed-up over AR, which may be missing; may be "".
-    std::string_view tasks;
+    bool with_prefill = false;    ///< whether the speeds include the prefill, or are taken to
+    std::span<const PublishedTask> tasks;
 };
 /// Returns the results of assets/published, compiled into the program.
 std::span<const PublishedResult> published_results();

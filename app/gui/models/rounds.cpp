@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "app/gui/models/selection.h"
 #include "base/phase_names.h"
@@ -57,6 +58,29 @@ void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id) {
         model.tallest = std::max({model.tallest, cell.accepted, cell.depth});
         model.cells.push_back(cell);
     }
+}
+
+std::optional<std::size_t> instructive_rejection(const Snapshot& snapshot, RowId run_id) {
+    std::optional<std::size_t> best;
+    std::pair<int, float> best_rank;
+    const RoundSpan span = rounds_of_run(snapshot, run_id);
+    // The last round ends the text: its target's token is no alternative to a draft.
+    for (std::size_t i = span.first; i + 1 < span.end; ++i) {
+        const RoundRow& row = snapshot.rounds[i].row;
+        if (row.clipped || row.accepted >= row.tree_depth) continue;
+        const auto tree = snapshot.tree(i);
+        int last = 0;  // of the accepted path
+        for (const NodeRow& node : tree->nodes)
+            if (node.accepted && node.depth == row.accepted) last = node.node;
+        for (const NodeRow& node : tree->nodes) {
+            if (node.parent != last || node.accepted) continue;
+            const std::pair rank(row.accepted, node.draft_logprob);
+            if (best && rank <= best_rank) continue;
+            best = i;
+            best_rank = rank;
+        }
+    }
+    return best;
 }
 
 AcceptanceModel build_acceptance(const RoundsModel& rounds, const Snapshot& snapshot,

@@ -34,6 +34,10 @@ struct RoundsModel {
 /// Appends new rounds. Starts over if the run changed or the snapshot has fewer rounds than before.
 void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id);
 
+/// Returns the round that shows best why a draft is rejected; absent without a rejection. It has the longest
+/// accepted path before a rejection, and of such rounds the likeliest rejected draft.
+std::optional<std::size_t> instructive_rejection(const Snapshot& snapshot, RowId run_id);
+
 /// Histograms of accepted tokens.
 struct AcceptanceModel {
     std::vector<std::int64_t> histogram;  ///< [accepted tokens] = rounds

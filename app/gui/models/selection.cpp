@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/bisect.h"
+#include "base/format_count.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
 #include "profiler/stats/speedup.h"
@@ -52,7 +54,21 @@ bool may_take_selection(const Snapshot& snapshot, RowId run_id, RowId shown) {
            rounds_of_run(snapshot, shown).size() == 0 || (run != nullptr && run->ended != RunEnd::live);
 }
 
+/// Returns the newest round of a sequence in the last step; the newest round of all if it has none there.
+std::size_t newest_round(const Snapshot& snapshot, const RoundSpan& rounds, RowId prompt_id) {
+    const RowId last_step = snapshot.rounds[rounds.end - 1].row.step_id;
+    for (std::size_t i = rounds.end; i-- > rounds.first && snapshot.rounds[i].row.step_id == last_step;)
+        if (snapshot.rounds[i].row.prompt_id == prompt_id) return i;
+    return rounds.end - 1;
+}
+
 }  // namespace
+
+RowId newest_run(const Snapshot& snapshot) {
+    for (auto run = snapshot.runs.rbegin(); run != snapshot.runs.rend(); ++run)
+        if (!is_baseline(*run)) return run->id;
+    return snapshot.runs.empty() ? 0 : snapshot.runs.back().id;
+}
 
 RoundSpan rounds_of_run(const Snapshot& snapshot, RowId run_id) {
     return {first_round_at_or_after(snapshot, run_id), first_round_at_or_after(snapshot, run_id + 1)};
@@ -65,7 +81,7 @@ const Snapshot* round_in_flight(const Snapshot& snapshot, const UiState& ui) {
 }
 
 void sync_selection(const Snapshot& snapshot, UiState& ui) {
-    const RowId newest = snapshot.runs.empty() ? 0 : snapshot.runs.back().id;
+    const RowId newest = newest_run(snapshot);
     const bool replaced = ui.source != snapshot.source || snapshot.run(ui.run_id) == nullptr;
     if (replaced || (newest != ui.newest_run && may_take_selection(snapshot, newest, ui.run_id))) {
         ui.source = snapshot.source;
@@ -85,14 +101,18 @@ void sync_selection(const Snapshot& snapshot, UiState& ui) {
     if (rounds.size() == 0)
         ui.round.reset();
     else if (ui.follow || !ui.round || *ui.round < rounds.first || *ui.round >= rounds.end)
-        ui.round = rounds.end - 1;
+        ui.round = newest_round(snapshot, rounds, ui.stopped_prompt);
 }
 
 std::string round_position(const Snapshot& snapshot, const UiState& ui) {
     const RoundSpan rounds = rounds_of_run(snapshot, ui.run_id);
     if (in_flight_selected(snapshot, ui)) return fmt::format("Round {} in progress", rounds.size() + 1);
     if (!ui.round || rounds.size() == 0) return "No round yet";
-    return fmt::format("Round {} of {}", *ui.round - rounds.first + 1, rounds.size());
+    std::string text = fmt::format("Round {} of {}", *ui.round - rounds.first + 1, rounds.size());
+    const PromptRow* prompt = snapshot.prompt(snapshot.rounds[*ui.round].row.prompt_id);
+    if (const RunRow* run = snapshot.run(ui.run_id); prompt != nullptr && run != nullptr && run->batch > 1)
+        text += fmt::format(", prompt {}", prompt->ordinal + 1);
+    return text;
 }
 
 void step_selection(const Snapshot& snapshot, UiState& ui, int delta) {
@@ -139,6 +159,9 @@ HeaderNumbers header_numbers(const Snapshot& snapshot, RowId run_id) {
     if (totals.rounds > 0) numbers.tau = fmt::format("{:.2f}", totals.tau);
     if (totals.tokens_per_second > 0)
         numbers.tokens_per_second = fmt::format("{:.1f}", totals.tokens_per_second);
+    const auto machine = nlohmann::json::parse(run->machine_json, nullptr, false);
+    if (const auto cores = machine.find("cores"); cores != machine.end() && *cores != run->threads)
+        numbers.speed_unit += ", " + format_count(run->threads, "thread");
     set_speedup(snapshot, *run, numbers);
     return numbers;
 }

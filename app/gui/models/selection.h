@@ -13,6 +13,8 @@ struct RoundSpan {
     std::size_t size() const { return end - first; }
 };
 RoundSpan rounds_of_run(const Snapshot& snapshot, RowId run_id);
+/// Returns the newest run that is no baseline; a baseline only if there is no other run.
+RowId newest_run(const Snapshot& snapshot);
 
 /// Returns the selected run's round in flight as a capture of one step; null = none.
 const Snapshot* round_in_flight(const Snapshot& snapshot, const UiState& ui);
@@ -22,11 +24,11 @@ inline bool in_flight_selected(const Snapshot& snapshot, const UiState& ui) {
 }
 
 /// Updates the selection for a new snapshot. A new file is selected, and so is a new run that has a round, a
-/// round in flight or an end; both turn following on. While following, the run's newest round is selected,
-/// including the round in flight.
+/// round in flight or an end, unless it is a baseline; both turn following on. While following, the run's
+/// newest round is selected, including the round in flight; of a held batch that of ui.stopped_prompt.
 void sync_selection(const Snapshot& snapshot, UiState& ui);
 
-/// Returns "Round 3 of 12", "Round 13 in progress" or "No round yet".
+/// Returns "Round 3 of 12", "Round 13 in progress" or "No round yet"; of a batch "Round 3 of 12, prompt 2".
 std::string round_position(const Snapshot& snapshot, const UiState& ui);
 
 /// Moves the selection by `delta` rounds, clamped to the run; the round in flight is the last one. Moving
@@ -40,7 +42,8 @@ void set_follow(const Snapshot& snapshot, UiState& ui, bool follow);
 /// Toolbar numbers of the selected run; "-" while unknown.
 struct HeaderNumbers {
     std::string tau = "-", tokens_per_second = "-", speedup = "-";
-    std::string speedup_why;  ///< how it was measured, or how to measure it
+    std::string speed_unit = "tok/s";  ///< with the threads, unless they are all cores of the run's machine
+    std::string speedup_why;           ///< how it was measured, or how to measure it
 };
 HeaderNumbers header_numbers(const Snapshot& snapshot, RowId run_id);
 

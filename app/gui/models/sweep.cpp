@@ -249,7 +249,7 @@ std::vector<std::pair<std::string, std::string>> describe_setting(const SweepDat
     if (figures.on_front) out.emplace_back("front", "nothing accepts as much in less time");
     if (figures.ties_with_best.value_or(false))
         out.emplace_back("", "not shown to be slower than the fastest");
-    if (!setting.exact) out.emplace_back("acceptance", "an estimate");
+    if (!setting.exact) out.emplace_back("acceptance", "an estimate, see the notes");
     if (setting.extrapolated) out.emplace_back("cost", "outside of what the profile measured");
     return out;
 }

@@ -8,6 +8,7 @@
 #include "app/gui/models/selection.h"
 #include "base/utf8.h"
 #include "capture/queries.h"
+#include "capture/run_setting.h"
 #include "capture/token_text.h"
 
 namespace draftscope {
@@ -35,8 +36,10 @@ PieceKind to_piece_kind(TokenSource source) {
 }
 
 std::string make_caption(const Snapshot& snapshot, const PromptRow& prompt) {
-    const auto in_run = std::count_if(snapshot.prompts.begin(), snapshot.prompts.end(),
-                                      [&](const auto& other) { return other->run_id == prompt.run_id; });
+    const auto begun = std::count_if(snapshot.prompts.begin(), snapshot.prompts.end(),
+                                     [&](const auto& other) { return other->run_id == prompt.run_id; });
+    // An older file does not say how many were planned; pooled shards have more than each of them.
+    const std::int64_t in_run = std::max<std::int64_t>(planned_prompts(*snapshot.run(prompt.run_id)), begun);
     std::string text =
         in_run > 1 ? fmt::format("prompt {} of {}", prompt.ordinal + 1, in_run) : std::string("prompt");
     if (!prompt.category.empty()) text += " · " + prompt.category;
@@ -96,10 +99,11 @@ void replace_missing_glyphs(TextModel& model, const std::function<bool(char32_t)
 }
 
 RowId prompt_to_show(const Snapshot& snapshot, const UiState& ui) {
+    if (in_flight_selected(snapshot, ui)) return snapshot.in_flight->rounds[0].row.prompt_id;
     RowId newest = 0;
     for (auto prompt = snapshot.prompts.rbegin(); prompt != snapshot.prompts.rend() && newest == 0; ++prompt)
         if ((*prompt)->run_id == ui.run_id) newest = (*prompt)->id;
-    if (ui.follow || !ui.round || *ui.round >= snapshot.rounds.size()) return newest;
+    if ((ui.follow && ui.stopped_prompt == 0) || !ui.round || *ui.round >= snapshot.rounds.size()) return newest;
     return snapshot.rounds[*ui.round].row.prompt_id;
 }
 

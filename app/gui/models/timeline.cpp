@@ -132,6 +132,31 @@ std::optional<std::size_t> round_of_interval(const Snapshot& snapshot, const Tim
     return snapshot.steps[*step].rounds.first;
 }
 
+TimelineView follow_step(const TimelineView& view, ViewWidth width, std::pair<TimeNs, TimeNs> before,
+                         std::pair<TimeNs, TimeNs> step, TimeNs end) {
+    TimelineView out = view;
+    if (width == ViewWidth::part && view.begin < before.second && view.end > before.first) {
+        out.begin += step.first - before.first;
+        out.end += step.first - before.first;
+        return out;
+    }
+    constexpr double steps_at_first = 1.6, step_and_margin = 1.04;
+    const auto first = static_cast<double>(step.first), last = static_cast<double>(step.second);
+    const double length = std::max(last - first, 1.0);
+    double span = static_cast<double>(view.end - view.begin);
+    if (width == ViewWidth::steps)
+        span = length * steps_at_first;
+    else if (step.first >= view.begin && step.second <= view.end)
+        return out;
+    span = std::max(span, step_and_margin * length);
+    // The newest step lies at the right edge.
+    const double latest = std::max(static_cast<double>(end) + 0.03 * span, last);
+    const double centre = std::min((first + last) / 2, latest - span / 2);
+    out.begin = static_cast<TimeNs>(centre - span / 2);
+    out.end = static_cast<TimeNs>(centre + span / 2);
+    return out;
+}
+
 std::string level_name(int level) {
     return level == 0 ? std::string("catch-up") : fmt::format("level {}", level);
 }
@@ -150,7 +175,7 @@ std::vector<std::string> describe_interval(const Snapshot& snapshot, const Timel
         const StepRow& step = snapshot.steps[source].row;
         std::vector<std::string> lines = {fmt::format("step {}", step.ordinal + 1), when};
         if (step.paused_ns > 0) lines.push_back(fmt::format("paused for {}", duration_text(step.paused_ns)));
-        if (step.excluded != Excluded::no)
+        if (!step.time_counts())
             lines.push_back(fmt::format("excluded from statistics: {}", to_text(step.excluded)));
         return lines;
     }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/gui/models/timeline_axis.h"
@@ -52,6 +53,16 @@ std::optional<std::size_t> interval_at(const TimelineRow& row, TimeNs t, TimeNs 
 
 /// Zooms by `factor` (< 1 = in) around the time at `at` (0..1 of the width).
 TimelineView zoom_view(const TimelineView& view, double factor, double at, TimeNs min_span_ns);
+/// What the user left of the timeline's width.
+enum class ViewWidth : std::uint8_t {
+    steps,   ///< a few steps, until the user changes the view
+    chosen,  ///< as wide as the user chose
+    part,    ///< zoomed into a part of the selected step
+};
+/// Returns the view after another step was selected. It shows the whole step, which `chosen` may widen.
+/// `part` shows the same part of it as of the step before, if that was in view. `end`: of the run.
+TimelineView follow_step(const TimelineView& view, ViewWidth width, std::pair<TimeNs, TimeNs> before,
+                         std::pair<TimeNs, TimeNs> step, TimeNs end);
 /// Returns a draft level's name; level 0 is the catch-up forward.
 std::string level_name(int level);
 

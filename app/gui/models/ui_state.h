@@ -26,12 +26,14 @@ struct UiState {
     bool follow = true;                ///< keep the newest round selected
     std::optional<TimeRange> range;    ///< selected in the timeline; limits the panels' tables
     TokenId hovered_token = no_token;  ///< under the mouse in any panel, marked in all; reset each frame
-    bool fit_requested = false;        ///< key F, for one frame: views show everything
-    bool find_requested = false;       ///< Ctrl+F, for one frame: the Text panel takes the focus
+    RowId stopped_prompt = 0;    ///< the held engine's sequence of a batch, which following selects; 0 = any
+    bool fit_requested = false;  ///< key F, for one frame: views show everything
+    bool fit_run_requested = false;     ///< Shift+F, for one frame: the timeline shows the whole run
+    bool find_requested = false;        ///< Ctrl+F, for one frame: the Text panel takes the focus
     bool open_other_requested = false;  ///< open the dialog for another capture
     std::string focus_panel;            ///< id of a panel to open and bring to the front; reset each frame
-    bool compare_newest = false;        ///< Compare takes the newest two runs until the user chooses
-    std::uint64_t data_key = 0;         ///< changes with the snapshot: cached models are then rebuilt
+    bool compare_newest = false;  ///< Compare takes the newest run and its baseline until the user chooses
+    std::uint64_t data_key = 0;   ///< changes with the snapshot: cached models are then rebuilt
     std::map<std::string, bool, std::less<>> open;  ///< panel id -> shown; stored with the settings
 
     RowId newest_run = 0;  ///< last run that was selected automatically

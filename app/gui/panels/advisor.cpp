@@ -6,6 +6,8 @@
 
 #include "app/gui/panels/sweep_form.h"
 #include "app/gui/panels/widgets.h"
+#include "base/cpus.h"
+#include "base/format_count.h"
 #include "capture/run_setting.h"
 
 namespace draftscope {
@@ -69,35 +71,40 @@ void draw_command(const Style& style, const std::string& line, int id) {
     ImGui::PopFont();
 }
 
-/// Returns the present settings with the advised drafter, head and tree. Neither run has a file: a capture
-/// holds one of them.
-RunConfig advised_config(const RunConfig& present, const SweepView& view) {
-    RunConfig out = present;
-    if (view.advice.plain)
-        out.drafter = plain_drafter;
-    else
-        use_setting(out, view.settings[*view.advice.chosen]);
-    out.save.clear();
-    return out;
-}
+/// The most conversations of "Try it" (our default): enough for an interval, and for a slow model not too
+/// many.
+constexpr std::size_t max_tried = 8;
 
+/// Draws the buttons that run the setting which the advice speaks of.
 void draw_buttons(PanelContext& c, const SweepView& view) {
-    if (!view.advice.plain && !view.advice.chosen) return;
-    const bool idle = c.status.state == JobState::idle;
-    const RunConfig advised = advised_config(c.config, view);
-    RunConfig present = c.config;
-    present.save.clear();
-    if (icon_button(c.style, Icon::play, "Try it##advice", idle && advised != present, true)) {
-        c.commands.emplace_back(std::in_place_type<CmdTry>, CmdTry{present, advised});
+    if (!view.advice.chosen) return;
+    RunConfig advised = c.config;
+    use_setting(advised, view, view.settings[*view.advice.chosen]);
+    const std::size_t tried = std::min(view.conversations, max_tried);
+    if (icon_button(c.style, Icon::play, "Try it##advice", c.status.state == JobState::idle, true)) {
+        RunConfig run = advised;
+        run.limit = run.baseline = static_cast<int>(tried);
+        run.balanced = true;
+        run.calibration_rounds = 0;  // its steps would be missing from the comparison
+        c.commands.emplace_back(std::in_place_type<CmdStart>, CmdStart{run});
         c.ui.compare_newest = true;
         c.ui.focus_panel = "compare";
     }
     show_tooltip(c.style,
-                 "Runs the present settings, then the advised ones, on the same prompts. Compare shows the "
-                 "ratio.");
+                 "Runs the advised setting and plain decoding with the sweep's model, threads and precision. "
+                 "Compare shows the ratio.");
     ImGui::SameLine();
-    if (ImGui::Button("Use for the next run##advice")) c.config = advised;
-    if (advised == present) draw_hint(c.style, "the present settings are the advised ones");
+    if (ImGui::Button("Use for the next run##advice")) {
+        c.config = advised;
+        if (view.advice.plain) c.config.drafter = plain_drafter;
+    }
+    const int threads = advised.threads > 0 ? advised.threads : usable_cores();
+    draw_hint(c.style, fmt::format("with {} of the recording and {}",
+                                   format_count(static_cast<std::int64_t>(tried), "conversation"),
+                                   format_count(threads, "thread")));
+    if (view.run.threads > threads)
+        draw_wrapped(c.style.colours.warn,
+                     fmt::format("predicted for {} threads; this machine has {}", view.run.threads, threads));
 }
 
 void draw_changes(const Style& style, const std::vector<std::string>& changes) {

@@ -30,17 +30,17 @@ CompareSide to_side(const CompareRun& run) {
     return {run.source, run.run_id};
 }
 
-/// Keeps the chosen runs while they exist; otherwise chooses a new pair. `newest`: the newest two runs of the
-/// shown capture.
+/// Keeps the chosen runs while they exist; otherwise chooses a new pair. `newest`: the shown capture's newest
+/// run, and its baseline as A.
 void keep_or_choose_pair(CompareState& state, const std::vector<CompareRun>& all, bool newest) {
     if (!newest && find(all, state.a) != nullptr && find(all, state.b) != nullptr) return;
-    std::vector<CompareRun> runs = all;
-    if (newest && !runs.empty())
-        std::erase_if(runs, [&](const CompareRun& run) { return run.source != all.front().source; });
     const CompareState before = std::exchange(state, {});
-    if (const auto pair = first_pair(runs)) {
-        state.a = to_side(runs[pair->first]);
-        state.b = to_side(runs[pair->second]);
+    if (newest && !all.empty()) {
+        for (const CompareRun& run : all)
+            if (run.source == all.front().source) (run.baseline ? state.a : state.b) = to_side(run);
+    } else if (const auto pair = first_pair(all)) {
+        state.a = to_side(all[pair->first]);
+        state.b = to_side(all[pair->second]);
     }
     if (state.a == before.a && state.b == before.b) state = before;
 }

@@ -91,8 +91,7 @@ void show_mark_tooltip(const HeadMark& head) {
                 head.mode == HeadMode::drive       ? ""
                 : head.mode == HeadMode::selfpaced ? "  (shadow)"
                                                    : "  (aligned, an estimate)");
-    ImGui::Text("active set of %.0f tokens, covers %.1f %% of the output", head.active_rows,
-                100 * head.coverage);
+    ImGui::Text("%s; covers %.1f %% of the output", head.size_text.c_str(), 100 * head.coverage);
     if (head.covered_mass)
         ImGui::Text("%.1f %% of the target's probability: upper bound of acceptance (bar)",
                     100 * *head.covered_mass);
@@ -311,6 +310,8 @@ void draw_caption(const Style& style, CoverageState& state, bool picture) {
     if (model.min_v_for_99 > 0) text = fmt::format("99 % coverage: top {} tokens", model.min_v_for_99);
     if (model.unranked > 0)
         text += fmt::format("{}unranked tokens: {}", text.empty() ? "" : "; ", model.unranked);
+    if (!model.ranking_source.empty())
+        text += fmt::format("{}ranking: {}", text.empty() ? "" : "; ", model.ranking_source);
     if (picture) return ImGui::TextUnformatted(text.c_str());
     const float switches = (model.curves.size() > 1 ? 12.5f : 6.5f) * style.em;
     draw_cut_text(text, std::max(4 * style.em, ImGui::GetContentRegionAvail().x - switches));

@@ -16,7 +16,7 @@ struct MatrixState {
     std::shared_ptr<const SweepView> shown;
     MatrixModel measured, predicted;
     bool prefers_sweep = false;
-    bool speed = false;  ///< else tau
+    MatrixFigure figure = MatrixFigure::tau;
     bool published = true;
     std::vector<PublishedGroup> groups;
     std::size_t group = 0;
@@ -64,11 +64,15 @@ void draw_line(const Style& style, const MatrixLine& line, double max) {
 }
 
 void draw_choice(PanelContext& c, MatrixState& state, bool both) {
-    if (ImGui::RadioButton("tau", !state.speed)) state.speed = false;
-    ImGui::SameLine();
-    if (ImGui::RadioButton("x AR", state.speed)) state.speed = true;
-    show_tooltip(c.style, "Speed over plain decoding of the same prompts.");
-    ImGui::SameLine();
+    const auto choose = [&](const char* name, MatrixFigure figure, const char* help) {
+        if (ImGui::RadioButton(name, state.figure == figure)) state.figure = figure;
+        show_tooltip(c.style, help);
+        ImGui::SameLine();
+    };
+    choose("tau", MatrixFigure::tau,
+           "Tokens per round as in the papers: drafts that the end of a text cut off count.");
+    choose("x AR", MatrixFigure::decoding, "Speed over plain decoding of the same prompts, without prefill.");
+    choose("x AR end to end", MatrixFigure::end_to_end, "The same with prefill.");
     if (both) {
         ImGui::Checkbox("of the sweep", &state.prefers_sweep);
         show_tooltip(c.style, "On: predictions of the shown sweep. Off: the capture's runs.");
@@ -88,24 +92,25 @@ void draw_choice(PanelContext& c, MatrixState& state, bool both) {
 
 void draw_table(const Style& style, MatrixState& state, const MatrixModel& model) {
     const MatrixTable& table =
-        state.cache.table(model, state.published ? &state.groups[state.group] : nullptr, state.speed);
+        state.cache.table(model, state.published ? &state.groups[state.group] : nullptr, state.figure);
     constexpr ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody |
                                       ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY |
                                       ImGuiTableFlags_ScrollX;
-    const int columns = static_cast<int>(model.columns.size()) + 1;
+    const int columns = static_cast<int>(table.columns.size()) + 1;
     const float width = std::max(ImGui::GetContentRegionAvail().x - style.em,
-                                 (12 + 4.5f * static_cast<float>(model.columns.size())) * style.em);
+                                 (12 + 4.5f * static_cast<float>(table.columns.size())) * style.em);
     const float foot = 2 * ImGui::GetTextLineHeightWithSpacing();
     const ImVec2 size(0, std::max(ImGui::GetContentRegionAvail().y - foot, 5 * style.em));
     if (!ImGui::BeginTable("matrix", columns, flags, size, width)) return;
     ImGui::TableSetupScrollFreeze(1, 1);
     ImGui::TableSetupColumn("method", ImGuiTableColumnFlags_WidthStretch, 2.5f);
-    for (const std::string& column : model.columns)
+    for (const std::string& column : table.columns)
         ImGui::TableSetupColumn(column.empty() ? "no category" : column.c_str(),
                                 ImGuiTableColumnFlags_WidthStretch, 1);
     ImGui::TableHeadersRow();
     for (const MatrixLine& line : table.lines) draw_line(style, line, table.max);
     ImGui::EndTable();
+    draw_hint(style, model.note + (table.note.empty() ? "" : "; ") + table.note);
 }
 
 }  // namespace
@@ -130,7 +135,6 @@ void draw_matrix(PanelContext& c) {
     const MatrixModel& model =
         predicted && (state.prefers_sweep || !measured) ? state.predicted : state.measured;
     draw_table(c.style, state, model);
-    draw_hint(c.style, model.note);
 }
 
 }  // namespace draftscope

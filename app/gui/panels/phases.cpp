@@ -19,7 +19,11 @@ namespace {
 struct PhasesState {
     RebuildThrottle bars_rebuild;
     PhaseBars bars;
+    std::string shown_steps;
     bool in_flight = false;  ///< the last bar is the round in flight
+    StepWindow window;       ///< shown steps, unless a range is selected
+    std::size_t room = 0;    ///< largest number of bars in the window
+    RowId run_id = 0;
 };
 
 void draw_swatch(const Style& style, const PhaseTableRow& row) {
@@ -240,13 +244,22 @@ void draw_bars(PanelContext& context, PhasesState& state, float height) {
     }
 }
 
-/// Returns the steps of the selected range, otherwise those around the selected round.
-StepWindow shown_steps(const PanelContext& context, std::size_t count) {
+/// Returns the steps of the selected range, otherwise those around the selected round. The bars stay where
+/// they are while the round is among them.
+StepWindow shown_steps(const PanelContext& context, PhasesState& state, std::size_t count) {
     const Snapshot& snapshot = context.snapshot;
     std::optional<std::size_t> selected;
     if (context.ui.round && *context.ui.round < snapshot.rounds.size() && !context.ui.follow)
         selected = snapshot.rounds[*context.ui.round].step_index;
-    if (!context.ui.range) return step_window(snapshot, context.ui.run_id, selected, count);
+    if (!context.ui.range) {
+        const bool same = state.run_id == context.ui.run_id && state.room == count &&
+                          state.window.last - state.window.first >= count;
+        const bool shown = selected && *selected >= state.window.first && *selected < state.window.last;
+        if (!same || !shown) state.window = step_window(snapshot, context.ui.run_id, selected, count);
+        state.room = count;
+        state.run_id = context.ui.run_id;
+        return state.window;
+    }
     const StepWindow all = step_window(snapshot, context.ui.run_id, std::nullopt, snapshot.steps.size());
     const TimeRange& range = *context.ui.range;
     const std::size_t first = bisect(
@@ -266,7 +279,7 @@ void draw_phases(PanelContext& context) {
 
     const float width = ImGui::GetContentRegionAvail().x;
     const int room = std::max(static_cast<int>(width - 3.2f * style.em) / 6, 8);
-    const StepWindow window = shown_steps(context, room);
+    const StepWindow window = shown_steps(context, state, room);
     const std::size_t all_steps = context.snapshot.steps.size();
     const std::uint64_t bars_key =
         run_key * 1000003u + window.first * 8191u + window.last * 31u + static_cast<std::uint64_t>(room);
@@ -274,6 +287,7 @@ void draw_phases(PanelContext& context) {
         state.bars_rebuild.run(context, bars_key, [&] {
             state.bars =
                 build_phase_bars(context.snapshot, context.ui.run_id, window.first, window.last, room);
+            state.shown_steps = shown_steps_text(context.snapshot, context.ui.run_id, window);
             const Snapshot* flight = round_in_flight(context.snapshot, context.ui);
             state.in_flight = flight != nullptr && window.last == all_steps;
             if (state.in_flight)
@@ -286,8 +300,9 @@ void draw_phases(PanelContext& context) {
     const float left = ImGui::GetContentRegionAvail().y - rows * line - 2.2f * style.em;
     const float bars_height = std::clamp(left, 5.5f * style.em, 14 * style.em);
     draw_bars(context, state, bars_height);
-    const std::string per_bar =
-        state.bars.steps_per_bar > 1 ? fmt::format("; one bar = {} steps", state.bars.steps_per_bar) : "";
+    const std::string per_bar = state.bars.steps_per_bar > 1
+                                    ? fmt::format("; one bar = {} steps", state.bars.steps_per_bar)
+                                    : state.shown_steps;
     draw_hint(style, model.caption + per_bar + model.shares_text);
     ImGui::PushFont(nullptr, 0.9f * ImGui::GetStyle().FontSizeBase);
     draw_table(style, model);

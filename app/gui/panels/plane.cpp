@@ -121,9 +121,9 @@ void show_point_tooltip(const PlanePoint& point, double kappa) {
     if (!ImGui::BeginTooltip()) return;
     ImGui::TextUnformatted(point.label.c_str());
     if (!point.run.empty()) ImGui::TextUnformatted(point.run.c_str());
-    ImGui::Text("nu %.3f   rho_tau %.3f   tau %.2f %s (rounds of this head: %lld)", point.nu, point.rho_tau,
-                point.tau,
-                point.estimate || point.mode == HeadMode::calibration ? "(estimate)" : "over the run",
+    const std::string tau =
+        point.tau > 0 ? fmt::format("   tau {:.2f}, unclipped {:.2f}", point.tau, point.tau_unclipped) : "";
+    ImGui::Text("nu %.3f   rho_tau %.3f%s (rounds of this head: %lld)", point.nu, point.rho_tau, tau.c_str(),
                 static_cast<long long>(point.rounds));
     if (point.rho_interval && point.nu_interval)
         ImGui::Text("rho_tau 95 %% [%.3f, %.3f], nu [%.3f, %.3f]", point.rho_interval->low,
@@ -140,12 +140,14 @@ void show_point_tooltip(const PlanePoint& point, double kappa) {
                     point.break_even_nu && *point.break_even_nu > 0
                         ? fmt::format(" or nu {:.2f}", *point.break_even_nu).c_str()
                         : "");
-    if (point.active_rows > 0) ImGui::Text("active set of %.0f tokens", point.active_rows);
+    if (point.active_rows > 0) ImGui::TextUnformatted(point.size_text.c_str());
     if (!point.reads_text.empty()) ImGui::TextUnformatted(point.reads_text.c_str());
     if (!point.alpha_text.empty()) ImGui::TextUnformatted(point.alpha_text.c_str());
-    if (point.path_candidates)
-        ImGui::TextUnformatted("estimate: as a shadow it has the candidates of the accepted path only");
-    else if (point.estimate)
+    if (point.path_candidates) {
+        ImGui::PushTextWrapPos(36 * ImGui::GetFontSize());
+        ImGui::TextUnformatted(fmt::format("estimate: {}", tree_candidates_note).c_str());
+        ImGui::PopTextWrapPos();
+    } else if (point.estimate)
         ImGui::TextUnformatted("estimate from calibration or aligned rounds");
     ImGui::TextUnformatted("click: use this head for the next run");
     ImGui::EndTooltip();
@@ -370,7 +372,7 @@ void draw_bars(PanelContext& context, PlaneState& state, ImVec2 size) {
         if (bar) ImGui::TableSetupColumn("bar", ImGuiTableColumnFlags_WidthStretch);
         ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthFixed);
         ImGui::TableNextRow();
-        for (const char* name : {"head", "tau (tokens per round)", "tau   x full"}) {
+        for (const char* name : {"head", "tau (unclipped, as published)", "tau   x full"}) {
             if (!bar && std::string_view(name).starts_with("tau (")) continue;
             ImGui::TableNextColumn();
             ImGui::TextDisabled("%s", name);
@@ -435,6 +437,7 @@ void draw_controls(PanelContext& context, PlaneState& state) {
     }
     const std::string& intervals_text = state.model.interval_text;
     draw_hint(style, state.model.kappa_text + (intervals_text.empty() ? "" : "; ") + intervals_text);
+    if (!context.picture && !state.model.softmax_text.empty()) show_tooltip(style, state.model.softmax_text);
     if (state.published) draw_published_key(context, state.model);
     if (!state.model.missing_text.empty()) draw_wrapped(style.colours.warn, state.model.missing_text);
 }
@@ -460,6 +463,10 @@ void draw_plane(PanelContext& context) {
         });
     if (state.groups.empty()) {
         state.groups = published_groups();
+        std::erase_if(state.groups, [](const PublishedGroup& group) {
+            return std::ranges::none_of(group.rows,
+                                        [](const PublishedResult* row) { return row->tau.has_value(); });
+        });
         const auto with_pairs = std::find_if(state.groups.begin(), state.groups.end(), has_pairs);
         state.group =
             with_pairs == state.groups.end() ? 0 : static_cast<int>(with_pairs - state.groups.begin());

@@ -74,7 +74,7 @@ std::string title(const Snapshot& snapshot, const PhaseBar& bar, std::size_t ste
                     in_flight ? " so far" : "");
     if (step.paused_ns > 0) text += fmt::format(" + {} paused", duration_text(step.paused_ns));
     if (in_flight) return text + ", in progress";
-    if (step.excluded != Excluded::no) text += fmt::format(", not counted ({})", to_text(step.excluded));
+    if (!step.time_counts()) text += fmt::format(", not counted ({})", to_text(step.excluded));
     return text;
 }
 

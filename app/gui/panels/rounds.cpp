@@ -107,7 +107,7 @@ void draw_phase_legend(const Style& style, const RoundsState& state) {
     if (!excluded) return;
     ImGui::SameLine(0, style.em * 0.9f);
     draw_cut_text("hatched: time not counted", 0, style.colours.text_dim);
-    show_tooltip(style, "Warm-up, paused and calibration rounds count for acceptance, but not for times.");
+    show_tooltip(style, "Warm-up and paused rounds count for acceptance, but not for times.");
 }
 
 /// Returns the geometry of the cells, shared by the scale at the left and the strip.

@@ -10,7 +10,6 @@
 #include "app/gui/models/selection.h"
 #include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
-#include "base/cpus.h"
 #include "capture/head_traits.h"
 
 /// Session panel: the settings of the next run (RunConfig) as fields.
@@ -28,12 +27,8 @@ struct SessionState {
     bool copied = false;
 };
 
-/// Returns the command line of an equal run. The window's default leaves one core free for drawing; the
-/// command line's does not.
 std::string command_line(const PanelContext& c) {
-    RunConfig config = c.config;
-    if (config.threads == 0) config.threads = std::max(1, usable_cores() - 1);
-    return to_command_line(config, find_traits(c.status.drafters, config.drafter));
+    return to_command_line(c.config, find_traits(c.status.drafters, c.config.drafter));
 }
 
 /// Draws a label at the left; the next widget fills the rest of the line.
@@ -65,10 +60,13 @@ void choose_drafter(PanelContext& c) {
     ImGui::EndCombo();
 }
 
-/// Labels of `--tree auto --head auto`.
-constexpr const char* automatic = "auto";
-constexpr const char* fastest = "fastest, measured first";
-constexpr const char* quick = "fastest, forecast at once";
+constexpr const char* automatic = "auto";  ///< value of --tree and --head
+
+/// Returns a name without its explanation in parentheses, for a narrow field.
+std::string brief(const char* name) {
+    const std::string text = name;
+    return text.substr(0, text.find(" ("));
+}
 
 bool is_automatic(const std::string& tree) {
     return tree == automatic || tree == quick_tree;
@@ -78,12 +76,13 @@ void choose_head(PanelContext& c) {
     label(c.style, "Head", "LM head that computes the drafter's logits: what the panels compare.");
     const bool measured = c.config.head == automatic;
     ImGui::BeginDisabled(c.status.heads.empty());
-    const char* by_tree = c.config.tree == quick_tree ? quick : fastest;
-    const bool open =
-        ImGui::BeginCombo("##head", measured ? by_tree : c.config.head.c_str(), ImGuiComboFlags_HeightLarge);
+    const std::string by_tree = brief(c.config.tree == quick_tree ? quick_tree_name : measured_tree_name);
+    const bool open = ImGui::BeginCombo("##head", measured ? by_tree.c_str() : c.config.head.c_str(),
+                                        ImGuiComboFlags_HeightLarge);
     ImGui::EndDisabled();
     if (open) {
-        if (is_automatic(c.config.tree) && ImGui::Selectable(by_tree, measured)) c.config.head = automatic;
+        if (is_automatic(c.config.tree) && ImGui::Selectable(by_tree.c_str(), measured))
+            c.config.head = automatic;
         for (const HeadChoice& choice : c.status.heads) {
             const bool chosen = spec_name(choice.spec) == spec_name(c.config.head);
             const std::string reason = why_not(choice, c.config.drafter);
@@ -102,7 +101,7 @@ void choose_head(PanelContext& c) {
     label(c.style, "Shadow heads",
           "Other heads evaluated in the same run, for the plane and the coverage. full, slimspec and "
           "microspec draft along the same text in rounds of their own (exact); aligned:slimspec drafts in "
-          "every second round of the driving head (an estimate).");
+          "every round of the driving head (an estimate). No measured time includes them.");
     ImGui::InputTextWithHint("##shadow", "none; e.g. full,slimspec,microspec", &c.config.shadow);
 }
 
@@ -111,25 +110,25 @@ void edit_tree(PanelContext& c, bool& as_text) {
     std::string& spec = c.config.tree;
     const std::optional<TreeFields> fields = parse_tree(spec);
     as_text |= !fields && !spec.empty() && !is_automatic(spec);
-    const char* kind = as_text              ? "as text"
-                       : spec.empty()       ? "default of this machine"
-                       : spec == automatic  ? fastest
-                       : spec == quick_tree ? quick
-                       : fields->chain      ? "chain"
-                                            : "tree";
+    const std::string kind = as_text              ? "as text"
+                             : spec.empty()       ? brief(default_tree_name)
+                             : spec == automatic  ? brief(measured_tree_name)
+                             : spec == quick_tree ? brief(quick_tree_name)
+                             : fields->chain      ? "chain"
+                                                  : "tree";
     label(c.style, "Tree", "Draft tree of each round, which the target verifies in one pass.");
-    if (ImGui::BeginCombo("##tree", kind)) {
+    if (ImGui::BeginCombo("##tree", kind.c_str())) {
         const auto choose = [&](const char* title, bool chosen, const std::string& to) {
             if (!ImGui::Selectable(title, chosen)) return false;
             spec = to;
             as_text = false;
             return true;
         };
-        choose("default of this machine", !as_text && spec.empty(), "");
+        choose(default_tree_name, !as_text && spec.empty(), "");
         choose("tree", !as_text && fields && !fields->chain, format_tree({}));
         choose("chain", !as_text && fields && fields->chain, format_tree({.chain = true, .depth = 4}));
-        if (choose(fastest, !as_text && spec == automatic, automatic)) c.config.head = automatic;
-        if (choose(quick, !as_text && spec == quick_tree, quick_tree)) c.config.head = automatic;
+        if (choose(measured_tree_name, !as_text && spec == automatic, automatic)) c.config.head = automatic;
+        if (choose(quick_tree_name, !as_text && spec == quick_tree, quick_tree)) c.config.head = automatic;
         if (ImGui::Selectable("as text", as_text)) {
             if (spec.empty() || is_automatic(spec)) spec = "choices:mc_sim_7b_63,levels=3";
             as_text = true;
@@ -214,8 +213,8 @@ void edit_more(PanelContext& c) {
     if (!ImGui::TreeNodeEx("More", ImGuiTreeNodeFlags_SpanAvailWidth)) return;
     choose_text(c.style, "Precision", "Number format of the weights in computation.", config.precision,
                 {"auto", "f32", "bf16", "int8", "int4"});
-    label(c.style, "Threads", "0 = all cores but one.");
-    ImGui::DragInt("##threads", &config.threads, 0.1f, 0, 256, config.threads == 0 ? "all but one" : "%d");
+    label(c.style, "Threads", "0 = all cores, as on the command line.");
+    ImGui::DragInt("##threads", &config.threads, 0.1f, 0, 256, config.threads == 0 ? "all cores" : "%d");
     label(c.style, "Batch", "Number of prompts of the prompt file decoded at the same time.");
     ImGui::DragInt("##batch", &config.batch, 0.1f, 1, 64, "%d", ImGuiSliderFlags_AlwaysClamp);
     label(c.style, "Prompt file", "JSONL file: \"prompt\" or \"turns\" per line; empty = the prompt above.");
@@ -229,7 +228,8 @@ void edit_more(PanelContext& c) {
     ImGui::DragInt("##baseline", &config.baseline, 0.1f, 0, 100,
                    config.baseline == 0 ? "off" : "the first %d");
     label(c.style, "Calibration",
-          "Rounds per prompt in which the full head also drafts, to measure nu and kappa.");
+          "Rounds per prompt in which the full head also drafts, to measure nu and kappa. In a run of few "
+          "conversations it follows each text to its end if that is quick.");
     ImGui::DragInt("##calibration", &config.calibration_rounds, 0.1f, 0, 100,
                    config.calibration_rounds == 0   ? "off"
                    : config.calibration_rounds == 1 ? "%d round"

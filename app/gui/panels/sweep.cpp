@@ -538,8 +538,8 @@ void draw_details(PanelContext& c, SweepState& state, const SweepData& data) {
         ImGui::TextWrapped("%s", value.c_str());
     }
     ImGui::Spacing();
-    if (ImGui::Button("Use for the next run")) use_setting(c.config, setting);
-    show_tooltip(c.style, "Copies drafter, head and tree to the Session panel.");
+    if (ImGui::Button("Use for the next run")) use_setting(c.config, *state.shown, setting);
+    show_tooltip(c.style, "Copies the sweep's model, prompts and settings to the Session panel.");
     draw_replay(c, state, setting);
     ImGui::Spacing();
     draw_hint(c.style, state.shown->usual

@@ -7,6 +7,7 @@
 
 #include "app/gui/models/selection.h"
 #include "app/gui/panels/widgets.h"
+#include "base/cpus.h"
 
 namespace draftscope {
 namespace {
@@ -125,7 +126,15 @@ void draw_sweep_form(PanelContext& c, bool search) {
     draw_start(c, request, search);
 }
 
-void use_setting(RunConfig& config, const SweepSetting& setting) {
+void use_setting(RunConfig& config, const SweepView& view, const SweepSetting& setting) {
+    RunConfig next = view.run;
+    next.prompt = std::move(config.prompt);
+    config = std::move(next);
+    if (config.threads > usable_cores()) config.threads = 0;
+    // A run refuses weights files that its head does not use.
+    std::erase_if(config.artefacts, [&](const std::string& file) {
+        return setting.head.find(file.substr(0, file.find('='))) == std::string::npos;
+    });
     config.drafter = setting.drafter;
     if (!setting.head.empty()) config.head = setting.head;
     config.tree = setting.tree;

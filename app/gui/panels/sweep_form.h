@@ -17,7 +17,8 @@ std::shared_ptr<const SweepView> shown_sweep(PanelContext& context);
 /// searches like `advise`.
 void draw_sweep_form(PanelContext& context, bool search);
 
-/// Makes a setting the one of the next run.
-void use_setting(RunConfig& config, const SweepSetting& setting);
+/// Makes a setting of a sweep the one of the next run. Model, recorded prompts, threads and precision are the
+/// sweep's. A sweep for more threads than this machine has runs with all of them.
+void use_setting(RunConfig& config, const SweepView& view, const SweepSetting& setting);
 
 }  // namespace draftscope

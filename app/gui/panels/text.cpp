@@ -29,6 +29,8 @@ struct TextState {
     std::size_t found_at = 0;
     bool finding = false, scroll_to_found = false;
     std::optional<std::size_t> shown_round;
+    float height = 0;       ///< of the output
+    bool to_start = false;  ///< another prompt is shown: from its first line on
 };
 
 /// In whole pixels, so that a scrolled view starts with a whole line.
@@ -48,10 +50,12 @@ void rebuild(PanelContext& c, TextState& state, float width) {
         state.model = build_text(c.snapshot, prompt);
         replace_missing_glyphs(state.model, [&](char32_t code) { return c.style.has_glyph(code); });
         state.data_key = c.ui.data_key;
+        state.to_start |= state.prompt_id != prompt;
         state.prompt_id = prompt;
         update_found(c.style, state);
     }
     if (!stale && state.width == width && state.em == c.style.em) return;
+    if (state.width != width || state.em != c.style.em) state.shown_round.reset();
     state.width = width;
     state.em = c.style.em;
     ImGui::PushFont(c.style.mono, 0.0f);
@@ -199,9 +203,10 @@ void scroll_to(const TextState& state, std::size_t piece, const Cursor& cursor) 
 
 /// Scrolls to the newest line while following, otherwise to the selected round's first token.
 void follow_selection(PanelContext& c, TextState& state, const Cursor& cursor) {
+    if (state.to_start) ImGui::SetScrollY(0);
     if (state.scroll_to_found && !state.found.empty())
         scroll_to(state, state.found[state.found_at % state.found.size()], cursor);
-    state.scroll_to_found = false;
+    state.scroll_to_found = state.to_start = false;
     if (state.shown_round == c.ui.round) return;
     state.shown_round = c.ui.round;
     for (std::size_t i = 0; i < state.model.pieces.size(); ++i)
@@ -282,12 +287,14 @@ void draw_text(PanelContext& c) {
     draw_cut_text(state.model.caption, 0, c.style.colours.text_dim);
     const float line = text_line_height(c.style);
     const float room = ImGui::GetContentRegionAvail().y;
-    ImGui::BeginChild("##output", {0, std::max(std::floor(room / line), 1.0f) * line});
-    draw_pieces(c, state);
-    // The first visible line is always whole.
+    const float height = std::max(std::floor(room / line), 1.0f) * line;
+    if (std::exchange(state.height, height) != height) state.shown_round.reset();
+    ImGui::BeginChild("##output", {0, height});
+    // The first visible line is always whole. A later request to scroll replaces this one.
     const float whole = std::round(ImGui::GetScrollY() / line) * line;
     if (!ImGui::IsMouseDown(ImGuiMouseButton_Left) && std::abs(whole - ImGui::GetScrollY()) > 0.5f)
         ImGui::SetScrollY(whole);
+    draw_pieces(c, state);
     ImGui::EndChild();
 }
 

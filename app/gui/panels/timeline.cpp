@@ -16,7 +16,6 @@ namespace draftscope {
 namespace {
 
 constexpr TimeNs min_span_ns = 200;
-constexpr double rounds_at_first = 1.6;
 
 struct TimelineState {
     TimelineIndex index, flight;  ///< recorded lanes; lanes of the round in flight
@@ -24,8 +23,8 @@ struct TimelineState {
     AxisOrigin origin;
     std::uint64_t data_key = ~std::uint64_t{0};
     RowId run_id = 0;
-    TimelineView view;                            ///< positions on the axis
-    bool following = true;                        ///< follow the selected round until the user moves the view
+    TimelineView view;  ///< positions on the axis
+    ViewWidth width = ViewWidth::steps;
     TimeNs centred_start = -1, centred_end = -1;  ///< last step shown automatically
     std::optional<double> drag_from;              ///< start time of a range drag
     std::vector<TimelineBlock> blocks;
@@ -67,46 +66,45 @@ const StepRow* selected_step_row(const PanelContext& context, RowId run_id) {
     return step ? &step->row() : nullptr;
 }
 
-/// Keeps the selected round in view: a few rounds wide at first, then as wide as the user chose.
+/// Keeps the selected step in view.
 void follow_round(TimelineState& state, const PanelContext& context, bool changed) {
     const StepRow* step = selected_step_row(context, state.run_id);
+    if (changed) state.width = ViewWidth::steps;
     if (step == nullptr) {
         if (changed) show(state, state.begin(), state.end());
         return;
     }
     if (state.centred_start == step->start_ns && state.centred_end == step->end_ns && !changed) return;
+    const auto positions = [&](TimeNs start, TimeNs end) {
+        return std::pair(state.axis.position(start), state.axis.position(end));
+    };
+    const int columns = state.view.columns;
+    state.view = follow_step(state.view, state.width, positions(state.centred_start, state.centred_end),
+                             positions(step->start_ns, step->end_ns), state.axis.position(state.end()));
+    state.view.columns = columns;
     state.centred_start = step->start_ns;
     state.centred_end = step->end_ns;
-    const TimeNs first = state.axis.position(step->start_ns), last = state.axis.position(step->end_ns);
-    const double middle = 0.5 * static_cast<double>(first + last);
-    const auto length = static_cast<double>(std::max<TimeNs>(last - first, 1));
-    double span = static_cast<double>(state.view.end - state.view.begin);
-    if (changed || state.following) span = length * rounds_at_first;
-    const double latest = static_cast<double>(state.axis.position(state.end())) + 0.03 * span;
-    const double centre = std::min(middle, std::max(latest - span / 2, static_cast<double>(first)));
-    const bool visible = first >= state.view.begin && last <= state.view.end;
-    if (visible && !changed && !state.following) return;
-    state.view.begin = static_cast<TimeNs>(centre - span / 2);
-    state.view.end = static_cast<TimeNs>(centre + span / 2);
 }
 
 void fit_view(TimelineState& state, const PanelContext& context) {
-    if (context.ui.range)
+    if (context.ui.fit_run_requested)
+        show(state, state.begin(), state.end());
+    else if (context.ui.range)
         show(state, context.ui.range->start_ns, context.ui.range->end_ns);
     else if (const StepRow* step = selected_step_row(context, state.run_id); step != nullptr)
         show(state, step->start_ns, step->end_ns);
     else
         show(state, state.begin(), state.end());
-    state.following = false;
+    state.width = ViewWidth::chosen;
 }
 
 void clamp_view(TimelineState& state) {
     const TimeNs begin = state.axis.position(state.begin()), end = state.axis.position(state.end());
     const TimeNs whole = std::max<TimeNs>(end - begin, min_span_ns);
     TimelineView& view = state.view;
-    const TimeNs span = std::clamp(view.end - view.begin, min_span_ns, whole + whole / 5 + 2);
-    const TimeNs low = begin - whole / 10 - 1;
-    const TimeNs high = std::max(end + whole / 10 + 1 - span, low);
+    const TimeNs margin = whole / 50 + 1;
+    const TimeNs span = std::clamp(view.end - view.begin, min_span_ns, whole + 2 * margin);
+    const TimeNs low = begin - margin, high = std::max(end + margin - span, low);
     view.begin = std::clamp(view.begin, low, high);
     view.end = view.begin + span;
 }
@@ -117,13 +115,17 @@ void handle_keys_and_wheel(TimelineState& state, const PanelContext& context, co
     const auto pan = [&](double part) {
         state.view.begin += static_cast<TimeNs>(part * span);
         state.view.end += static_cast<TimeNs>(part * span);
-        state.following = false;
+        if (state.width == ViewWidth::steps) state.width = ViewWidth::chosen;
     };
     const auto zoom = [&](double factor, double at) {
         const int columns = state.view.columns;
         state.view = zoom_view(state.view, factor, at, min_span_ns);
         state.view.columns = columns;
-        state.following = false;
+        const StepRow* step = selected_step_row(context, state.run_id);
+        const bool inside =
+            step != nullptr && state.view.end - state.view.begin <
+                                   state.axis.position(step->end_ns) - state.axis.position(step->start_ns);
+        state.width = inside ? ViewWidth::part : ViewWidth::chosen;
     };
     const double pointer =
         std::clamp<double>((io.MousePos.x - area.min.x) / std::max(area.width(), 1.0f), 0, 1);
@@ -139,7 +141,7 @@ void handle_keys_and_wheel(TimelineState& state, const PanelContext& context, co
         if (ImGui::IsKeyDown(ImGuiKey_A)) pan(-speed);
         if (ImGui::IsKeyDown(ImGuiKey_D)) pan(speed);
     }
-    if (context.ui.fit_requested) fit_view(state, context);
+    if (context.ui.fit_requested || context.ui.fit_run_requested) fit_view(state, context);
 }
 
 /// True if the left button's drag is longer than a click's. In a slow frame, the release comes with the last
@@ -160,7 +162,7 @@ void handle_drags(TimelineState& state, PanelContext& context, const LaneArea& a
             const auto delta = static_cast<TimeNs>(-io.MouseDelta.x * per_pixel);
             state.view.begin += delta;
             state.view.end += delta;
-            state.following = false;
+            if (state.width == ViewWidth::steps) state.width = ViewWidth::chosen;
         }
     const TimeScale scale = state.scale(area);
     if (ImGui::IsItemActivated()) state.drag_from = static_cast<double>(scale.to_time(io.MousePos.x));

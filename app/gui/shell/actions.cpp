@@ -25,6 +25,8 @@ std::span<const Action> actions() {
         Action{first_round, "Go", "First round", ImGuiKey_Home, "Home", "select the first round of the run"},
         Action{follow, "Go", "Follow the newest round", ImGuiKey_L, "L", "keep the newest round selected"},
         Action{fit, "Go", "Fit views", ImGuiKey_F, "F", "fit tree, timeline and plots to their contents"},
+        Action{fit_run, "Go", "Show the whole run", shift | ImGuiKey_F, "Shift+F",
+               "show the whole run in the timeline"},
         Action{leave_range, "Go", "Clear the range", ImGuiKey_Escape, "Esc",
                "show the whole run in tables and plots"},
         Action{find, "Go", "Find in text", ctrl | ImGuiKey_F, "Ctrl+F", "search the output"},

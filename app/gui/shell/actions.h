@@ -18,6 +18,7 @@ enum class ActionId {
     first_round,
     follow,
     fit,
+    fit_run,
     leave_range,
     find,
     open_file,

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "app/gui/models/rounds.h"
 #include "app/gui/models/session.h"
 #include "app/gui/shell/layout.h"
 #include "app/gui/shell/theme.h"
@@ -20,9 +21,9 @@ constexpr ImGuiID dockspace_id = 0x44534401;
 constexpr TimeNs notice_ns = 6 * ns_per_s;
 /// Default head without the demo: a shipped head other than the full one.
 constexpr std::string_view default_head = "fr-spec";
-constexpr const char* demo_prompt =
-    "Explain in three short sentences why the sky is blue, then write a Python function that adds two "
-    "numbers.";
+/// A tree, which is what there is to see, rather than the fastest setting, which may be a chain.
+constexpr const char* demo_tree = "depth=3,topk=4,nodes=12";
+constexpr TimeNs slow_level_ns = 400 * ns_per_ms;  ///< about 2 s for the first round of the demo
 
 std::string absolute_path(const std::string& path) {
     std::error_code error;
@@ -47,7 +48,7 @@ bool same_status(const JobStatus& a, const JobStatus& b) {
            a.heads.size() == b.heads.size() && a.drafters.size() == b.drafters.size() &&
            a.capability_line == b.capability_line && a.opened_file == b.opened_file &&
            a.overlay == b.overlay && a.others == b.others && a.comparison == b.comparison &&
-           a.comparing == b.comparing && a.saved_files == b.saved_files && a.chosen == b.chosen &&
+           a.comparing == b.comparing && a.saved_files == b.saved_files && a.forecast == b.forecast &&
            a.sweeps == b.sweeps;
 }
 
@@ -86,15 +87,14 @@ void App::apply_defaults() {
     for (const HeadChoice& head : status_.heads)
         if (head.usable && spec_name(head.spec) == default_head) demo_config_.head = head.spec;
     const bool runs_demo = options_.run_demo && options_.files.empty() && !settings_.session;
-    if (runs_demo) {
-        // The demo starts with settings that are fast on this machine.
-        demo_config_.tree = quick_tree;
-        demo_config_.head = "auto";
-    }
+    demo_config_.tree = demo_tree;
+    demo_config_.baseline = 1;
     if (!settings_.session) config_ = demo_config_;
     if (runs_demo) {
-        commands_.push_back(CmdStart{config_});
+        commands_.push_back(CmdStart{config_, true});
         demo_is_next_ = true;
+        plays_slowly_ = options_.screenshot.empty();
+        if (plays_slowly_) commands_.push_back(CmdStepLevel{});
     }
     if (options_.screenshot.empty()) guide_open_ = !settings_.guide_seen;
 }
@@ -108,29 +108,26 @@ bool App::prepare(float monitor_scale) {
         applied_theme_ = settings_.theme;
         changed = true;
     }
+    // The status is read first: the snapshot then has every round that it speaks of.
+    JobStatus status = controller_.status();
+    const HoldPoint& held = status.hold_point;
+    const bool after_round = status.state == JobState::held && held.kind == HoldPoint::Kind::after_round;
+    const RowId stopped = std::exchange(ui_.stopped_prompt, after_round ? held.prompt_id : 0);
     auto snapshot = controller_.snapshot();
-    if (snapshot != snapshot_ || ui_.data_key == 0) {
+    if (snapshot != snapshot_ || ui_.data_key == 0 || stopped != ui_.stopped_prompt) {
         snapshot_ = std::move(snapshot);
         ++ui_.data_key;
         sync_selection(*snapshot_, ui_);
         changed = true;
     }
-    JobStatus status = controller_.status();
     changed |= !same_status(status, status_);
     apply_status(std::move(status));
+    changed |= next_level_at_ && monotonic_ns() >= *next_level_at_;
     unsaved_.update(*snapshot_, demo_is_running_ || !status_.config.save.empty());
     if (!notice_.empty() && monotonic_ns() >= notice_until_) {
         notice_.clear();
         changed = true;
     }
-    // Session shows, and later runs use, the settings chosen for the demo.
-    if (status_.chosen && status_.config.tree == quick_tree)
-        for (RunConfig* config : {&config_, &demo_config_}) {
-            if (config->tree != quick_tree) continue;
-            config->drafter = status_.chosen->drafter;
-            config->head = status_.chosen->head;
-            config->tree = status_.chosen->tree;
-        }
     store_settings(false);
     return changed;
 }
@@ -139,6 +136,9 @@ void App::apply_status(JobStatus status) {
     const JobStatus before = std::exchange(status_, std::move(status));
     if (status_.opened_file != before.opened_file && !status_.opened_file.empty())
         add_recent_file(settings_, absolute_path(status_.opened_file));
+    if (demo_is_running_ && status_.state == JobState::idle && before.state != JobState::idle && ui_.follow)
+        if (const auto round = instructive_rejection(*snapshot_, ui_.run_id))
+            ui_.select_round(*round, snapshot_->rounds.size());
     const bool saved = status_.saved_files != before.saved_files;
     if (saved) {
         unsaved_.save(rounds_being_saved_);
@@ -151,9 +151,30 @@ void App::apply_status(JobStatus status) {
     if (saved || (!status_.error.empty() && status_.error != before.error)) leave_when_saved_ = false;
 }
 
+/// Steps through the first round of the demo level by level, then lets it run. Any key or click ends this; it
+/// may itself step or continue the run. Call at the end of a frame, which has shown the level.
+void App::play_slowly() {
+    bool input = ImGui::IsMouseReleased(ImGuiMouseButton_Left);
+    for (int key = ImGuiKey_NamedKey_BEGIN; key < ImGuiKey_GamepadStart; ++key)
+        input |= ImGui::IsKeyPressed(static_cast<ImGuiKey>(key), false);
+    const bool held = status_.state == JobState::held;
+    const TimeNs now = monotonic_ns();
+    if (plays_slowly_ && held && !next_level_at_) next_level_at_ = now + slow_level_ns;
+    const bool due = next_level_at_ && now >= *next_level_at_;
+    if (!plays_slowly_ || !held || input || due) next_level_at_.reset();
+    if (!plays_slowly_ || !(input || due)) return;
+    plays_slowly_ = due && !input && status_.hold_point.kind != HoldPoint::Kind::after_round;
+    if (plays_slowly_)
+        commands_.push_back(CmdStepLevel{});
+    else if (commands_.empty())
+        commands_.push_back(CmdResume{});
+}
+
 double App::seconds_to_change() const {
-    return notice_.empty() ? std::numeric_limits<double>::infinity()
-                           : std::max(0.0, seconds(notice_until_ - monotonic_ns()));
+    double wait = std::numeric_limits<double>::infinity();
+    if (!notice_.empty()) wait = seconds(notice_until_ - monotonic_ns());
+    if (next_level_at_) wait = std::min(wait, seconds(*next_level_at_ - monotonic_ns()));
+    return std::max(0.0, wait);
 }
 
 void App::confirm_leaving(std::function<void()> what) {
@@ -194,15 +215,17 @@ void App::frame() {
         const bool rebuilt = arrange(viewport->WorkSize);
         ImGui::DockSpaceOverViewport(dockspace_id, viewport, ImGuiDockNodeFlags_NoWindowMenuButton);
         draw_panels();
-        if (rebuilt) {
+        // At the start, the panels that appear take the focus from each other, and the last one is in front.
+        if (rebuilt || frames_ == 2) {
             select_first_tabs(settings_.layout, viewport->WorkSize);
             ImGui::SetWindowFocus(nullptr);
         }
     }
     draw_popups();
     draw_notice();
+    play_slowly();
     field_takes_focus_ = ui_.find_requested;
-    ui_.fit_requested = false;
+    ui_.fit_requested = ui_.fit_run_requested = false;
     ui_.find_requested = false;
     submit_commands();
 }
@@ -348,6 +371,7 @@ void App::perform(ActionId id) {
 void App::set_flag(ActionId id) {
     using enum ActionId;
     for (const auto& [of, flag] : {std::pair{fit, &ui_.fit_requested},
+                                   {fit_run, &ui_.fit_run_requested},
                                    {palette, &palette_requested_},
                                    {help, &help_requested_},
                                    {guide, &guide_open_}})

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,7 @@ class App {
     void apply_defaults();
     void apply_status(JobStatus status);
     void submit_commands();
+    void play_slowly();
     /// Runs an action that drops the runs in memory. If rounds are unsaved, a dialog comes first.
     void confirm_leaving(std::function<void()> what);
     void open_file(const std::string& path);
@@ -118,6 +120,8 @@ class App {
     int frames_ = 0;
     bool help_requested_ = false, palette_requested_ = false, guide_open_ = false, quit_ = false;
     bool defaults_applied_ = false, demo_is_next_ = false, demo_is_running_ = false;
+    bool plays_slowly_ = false;            ///< the first round of the demo, level by level
+    std::optional<TimeNs> next_level_at_;  ///< of the slow play
     bool leaving_requested_ = false, leave_when_saved_ = false;
     bool field_takes_focus_ = false;  ///< starting with the next frame
 };

@@ -233,9 +233,11 @@ void App::draw_activity(float right_edge) {
     if (width < style_.em * 6) return;
     std::string activity = status_.activity;
     if (status_.state == JobState::held)
-        activity = hold_text(status_.hold_point, status_.hold_reason);
+        activity = hold_text(status_.hold_point, status_.hold_reason, *snapshot_);
     else if (status_.state == JobState::running && activity.empty())
         activity = prefill_text(*snapshot_);
+    else if (status_.state == JobState::idle && activity.empty())
+        activity = status_.forecast;
     if (activity.empty()) return;
     const bool loading = status_.progress >= 0 && status_.state != JobState::held;
     if (loading) {
@@ -261,7 +263,7 @@ void App::draw_numbers(float height) {
     std::vector<Number> shown = {{"τ", numbers_.tau, "tokens/round",
                                   "tau: tokens committed per round, including the target's token; over all "
                                   "rounds of the run, including warm-up and calibration."},
-                                 {"", numbers_.tokens_per_second, "tok/s",
+                                 {"", numbers_.tokens_per_second, numbers_.speed_unit.c_str(),
                                   "Tokens committed per second of decoding, without pauses."}};
     const std::string why = "Speed-up over autoregressive (AR) decoding. " + numbers_.speedup_why;
     if (numbers_.speedup == "-")
@@ -346,8 +348,8 @@ void App::draw_banners() {
     const float height = bar_height(style_, 3);
     if (begin_bar("##guide", ImGuiDir_Up, height, to_im(style_.colours.accent_ground))) {
         ImGui::TextUnformatted(
-            "1   The demo decodes the prompt at the left: a small drafter proposes tokens, and the target "
-            "model verifies all of them in one pass.");
+            "1   A run decodes the prompt at the left: a small drafter proposes a tree of tokens, and the "
+            "target verifies all of them in one pass. The demo's target is a toy of 135 million parameters.");
         ImGui::TextUnformatted(
             "2   Click a token or a cell of the Rounds strip: all panels then show that round. "
             "The keys , and . select the previous and the next round.");

@@ -102,7 +102,9 @@ void StateDump::after_frame(App& app) {
     add(out, "ready", app.ready() ? "1" : "0");
     add(out, "activity", status.activity);
     add(out, "hold_reason", status.hold_reason);
-    add(out, "held", status.state == JobState::held ? hold_text(status.hold_point, status.hold_reason) : "");
+    add(out, "held",
+        status.state == JobState::held ? hold_text(status.hold_point, status.hold_reason, app.snapshot())
+                                       : "");
     add(out, "error", status.error);
     add(out, "source", app.snapshot().source);
     add(out, "runs", std::to_string(app.snapshot().runs.size()));

@@ -273,7 +273,9 @@ class Bench {
             samples.units[repetition][place] = prompt.unit;
             samples.prefill_ns[repetition][place] = static_cast<double>(about->prefill_ns);
             samples.verify[repetition][place] = std::move(verified[prompt.prompt_id]);
-            if (repetition == 0) samples.active_rows[place] = prompt.active_rows;
+            if (repetition > 0) continue;
+            samples.active_rows[place] = prompt.active_rows;
+            samples.row_tokens[place] = prompt.row_tokens;
         }
         for (const HeadStats& stats : head_stats(*snapshot, row.id))
             if (stats.mode == HeadMode::drive && stats.timed_rounds > 0 && !done->cancelled &&

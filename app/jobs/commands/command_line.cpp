@@ -93,7 +93,7 @@ std::string to_command_line(const RunConfig& config, DrafterTraits drafter) {
     } else {
         line += " --prompt " + quoted(config.prompt);
     }
-    number("--baseline", config.baseline, defaults.baseline);
+    if (config.baseline != short_baseline) number("--baseline", config.baseline, defaults.baseline);
     text("--shadow", config.shadow, defaults.shadow);
     number("--calibrate", config.calibration_rounds, defaults.calibration_rounds);
     for (const std::string& tag : config.tags) line += " --tag " + quoted(tag);

@@ -10,7 +10,7 @@
 
 #include "app/jobs/commands/compare_report.h"
 #include "app/jobs/commands/kernel_report.h"
-#include "app/jobs/commands/shard.h"
+#include "app/jobs/commands/run_config.h"
 #include "app/jobs/commands/sweep_view.h"
 #include "base/units.h"
 #include "capture/record.h"
@@ -21,54 +21,6 @@ namespace draftscope {
 
 struct Snapshot;
 
-/// A value of RunConfig::tree: choose from this machine's times and the acceptance shipped with the demo
-/// model.
-inline constexpr const char* quick_tree = "quick";
-
-/// Options of a run, as text that a user types. Used by the command line and the window. "" = default.
-struct RunConfig {
-    std::string model;               ///< "" = demo model
-    std::string drafter = "eagle3";  ///< NAME[:PATH]
-    std::string head = "full";
-    std::vector<std::string> artefacts;  ///< HEAD=PATH
-    std::string tree;                    ///< "" = the backend's default
-    std::string verify = "match";
-    std::string backend = "cpu";      ///< cpu, cuda, auto
-    std::string numerics = "exact";   ///< exact, fast, fast:ROWS
-    bool gpu_graphs = true;           ///< launch passes as CUDA graphs
-    bool l2_window = false;           ///< keep a head's packed rows in the GPU's L2
-    std::string acceptance = "real";  ///< real, rate:R, trace:FILE
-    std::string precision = "auto";   ///< f32, bf16, int8, auto
-    double temperature = 0;
-    double top_p = 1.0;
-    int top_k = 0;
-    std::uint64_t seed = 0;
-    int max_new = 128;
-    int batch = 1;           ///< sequences decoded in lockstep
-    int threads = 0;         ///< 0 = all cores (window: all but one)
-    bool pin = false;        ///< pin each worker thread to a CPU
-    std::string tier = "0";  ///< 0, 1, 2, 3: depth of the measurement (profiler/cupti/tier.h)
-    bool ignore_eos = false;
-    bool raw = false;          ///< no chat template
-    std::string system;        ///< system turn of every conversation; "" = the chat template's own, if any
-    std::string prompt;        ///< one prompt, or ...
-    std::string prompts_file;  ///< ... JSONL
-    int limit = 0;             ///< conversations, 0 = all
-    bool balanced = false;
-    Shard shard;                 ///< of the conversations that limit and balanced select
-    int baseline = 0;            ///< conversations also decoded without a drafter
-    std::string shadow;          ///< shadow heads, in the syntax of --heads; "" = none
-    int calibration_rounds = 4;  ///< rounds of each prompt in which the full head also drafts; 0 = off
-    std::string save;            ///< capture file, "" = none
-    bool overwrite = false;
-    bool resume = false;            ///< continue the run that `save` holds
-    std::int64_t save_rows = 0;     ///< the capture's limit in rows, 0 = none
-    std::uint64_t save_size = 0;    ///< ... and in bytes
-    bool save_ring = false;         ///< at the limit, drop the oldest steps; otherwise stop recording
-    bool drop_when_full = false;    ///< drop and count rows instead of blocking when the disk is slow
-    std::vector<std::string> tags;  ///< KEY=VALUE, stored with the run
-    bool operator==(const RunConfig&) const = default;
-};
 /// What the command line depends on in a drafter: it rejects options without effect. The defaults are those
 /// of an unknown drafter.
 struct DrafterTraits {
@@ -81,6 +33,7 @@ std::string to_command_line(const RunConfig& config, DrafterTraits drafter);
 /// Starts a run; replaces the current one.
 struct CmdStart {
     RunConfig config;
+    bool forecast = false;  ///< afterwards, forecast the fastest setting (JobStatus::forecast)
 };
 struct CmdStop {};
 struct CmdPause {};
@@ -131,13 +84,9 @@ struct CmdSweep {
 struct CmdReplaySetting {
     SettingReplay setting;
 };
-/// Runs `present`, then `advised`, for the Compare panel.
-struct CmdTry {
-    RunConfig present, advised;
-};
 using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
                              CmdBreakpoints, CmdWatch, CmdOpenFile, CmdOpenOverlay, CmdOpenOther, CmdCompare,
-                             CmdSaveCopy, CmdMeasureKernels, CmdSweep, CmdReplaySetting, CmdTry>;
+                             CmdSaveCopy, CmdMeasureKernels, CmdSweep, CmdReplaySetting>;
 
 /// Panels append; the shell hands them to the jobs between frames.
 using Commands = std::vector<Command>;
@@ -188,8 +137,8 @@ struct JobStatus {
     HoldPoint hold_point;     ///< while held
     std::string error;        ///< last error, one mistake per line; "" = none
     RunConfig config;         ///< of the current or last run
-    /// `config` with the drafter, head and tree that --tree quick or auto chose.
-    std::optional<RunConfig> chosen;
+    /// The fastest setting here by the forecast after a run, in one line; "" = unknown.
+    std::string forecast;
     std::vector<HeadChoice> heads;
     std::vector<DrafterChoice> drafters;
     std::vector<RuleChoice> rules;

@@ -137,7 +137,6 @@ class JobController final : public Controller {
     // held.
     void cancel_all() {
         queue_.clear();
-        follow_up_.reset();
         after_start_.clear();
         if (!busy_) {
             status_.state = JobState::idle;
@@ -146,11 +145,10 @@ class JobController final : public Controller {
         status_.state = JobState::stopping;
         gate_.cancel();
     }
-    void replace_job(Job job, std::optional<CmdStart> follow_up = {}) {
+    void replace_job(Job job) {
         {
             const std::lock_guard lock(mutex_);
             cancel_all();
-            follow_up_ = std::move(follow_up);
             queue_.push_back(std::move(job));
             if (!busy_) status_.state = JobState::loading;
         }
@@ -170,7 +168,6 @@ class JobController final : public Controller {
     void take(const CmdMeasureKernels& command) { replace_job(command); }
     void take(const CmdSweep& command) { replace_job(command); }
     void take(const CmdReplaySetting& command) { replace_job(command); }
-    void take(const CmdTry& command) { replace_job(CmdStart{command.present}, CmdStart{command.advised}); }
     void take(const CmdSaveCopy& command) { save_copy(command.path); }
     void take(const CmdOpenOverlay& command) { open_overlay(command.path); }
     void take(const CmdOpenOther& command) { open_other(command.path); }
@@ -316,11 +313,6 @@ class JobController final : public Controller {
             std::visit([this](const auto& j) { perform(j); }, job);
             lock.lock();
             busy_ = false;
-            if (queue_.empty() && follow_up_) {
-                // A run that failed has nothing to be compared with.
-                if (status_.error.empty()) queue_.push_back(std::move(*follow_up_));
-                follow_up_.reset();
-            }
             status_.state = queue_.empty() ? JobState::idle : JobState::loading;
             status_.activity.clear();
             status_.progress = -1;
@@ -338,7 +330,7 @@ class JobController final : public Controller {
             const std::lock_guard lock(mutex_);
             if (stop_) return;
             status_.config = command.config;
-            status_.chosen.reset();
+            status_.forecast.clear();
             status_.opened_file.clear();
         }
         RunHooks hooks;
@@ -348,10 +340,6 @@ class JobController final : public Controller {
             status_.activity = what;
             status_.progress = fraction;
             wake_();
-        };
-        hooks.on_chosen = [this](const RunConfig& chosen) {
-            const std::lock_guard lock(mutex_);
-            status_.chosen = chosen;
         };
         hooks.on_started = [this] {
             const std::lock_guard lock(mutex_);
@@ -366,7 +354,34 @@ class JobController final : public Controller {
             set_error(mistakes.empty() ? done.error().message : mistakes);
         } else if (!done->storage_error.empty()) {
             set_error(done->storage_error);
+        } else if (command.forecast) {
+            forecast(command.config);
         }
+    }
+
+    /// Forecasts the fastest setting of a run's drafter and prompt. The next job may begin at any time.
+    void forecast(RunConfig config) {
+        {
+            const std::lock_guard lock(mutex_);
+            if (gate_.cancelled() || !queue_.empty()) return;
+            status_.state = JobState::idle;
+            status_.activity = "forecasting the fastest setting";
+            wake_();
+        }
+        config.tree = quick_tree;
+        config.head = "auto";
+        RunHooks hooks;
+        hooks.frontend = "gui";
+        hooks.only_choose = true;
+        const auto done = host_.run(config, recorder_, gate_, hooks);
+        if (!done.ok() || done->forecasts.empty()) return;
+        const SweepSetting& best = done->forecasts.front();
+        const std::lock_guard lock(mutex_);
+        status_.forecast =
+            best.speedup() < 1
+                ? "forecast: no setting is faster than plain decoding here"
+                : fmt::format("forecast: the fastest setting here ({}, {} head) gives about {:.1f}x",
+                              best.tree, best.head, best.speedup());
     }
     void perform(const CmdOpenFile& command) {
         if (detect_timeline_format(command.path) != TimelineFormat::none) {
@@ -498,7 +513,6 @@ class JobController final : public Controller {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<Job> queue_;
-    std::optional<CmdStart> follow_up_;  ///< starts when the current job has ended by itself
     std::vector<std::function<void(DebugGate&)>> after_start_;
     bool busy_ = false;  ///< the job thread executes a job
     JobStatus status_;

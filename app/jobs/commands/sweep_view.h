@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "app/jobs/commands/run_config.h"
 #include "profiler/stats/sweep_table.h"
 
 /// Requests and results of the Sweep and Advisor panels. Plain data, without the engine.
@@ -38,7 +39,10 @@ struct SweepView {
     std::string source;     ///< what identifies the acceptance: recording, lengths, precision
     std::string recording;  ///< folder; "" = unknown
     std::string model;      ///< as for `run`
-    std::string costs;      ///< machine and kind of the profile; "" = unknown
+    /// A run of the sweep's model and recorded prompts as they were recorded, with the profile's threads and
+    /// precision. Drafter, head and tree are a setting's.
+    RunConfig run;
+    std::string costs;  ///< machine and kind of the profile; "" = unknown
     std::size_t conversations = 0;
     std::vector<std::string> categories;  ///< by conversation; empty = unknown
     int max_new = 0;

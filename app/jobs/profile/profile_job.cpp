@@ -31,11 +31,20 @@ constexpr TreeShape device_trees[] = {{1, 8, 48}, {1, 10, 64}};
 constexpr TreeShape some_trees[] = {{1, 1, 3}, {1, 4, 12}, {1, 8, 32}};
 constexpr TreeShape head_trees[] = {{1, 1, 3}, {1, 4, 8}, {1, 8, 16}};
 constexpr TreeShape chains[] = {{0, 1, 2}, {2, 1, 4}, {6, 1, 8}};
+// Sessions are measured in so many turns, so that their repetitions lie apart in time; our default.
+constexpr int visits = 3;
 constexpr int default_contexts[] = {64, 256, 1024};
 constexpr int default_batches[] = {1, 2, 4, 8};
 
+/// Returns the terms that a part's points can tell apart. Contexts of sessions that began alike differ by a
+/// few tokens, which say nothing of long ones.
 std::vector<CostTerm> terms_of(const PartCost& cost) {
     using enum CostTerm;
+    double shortest = std::numeric_limits<double>::infinity(), longest = 0;
+    for (const CostPoint& point : cost.curve.points) {
+        shortest = std::min(shortest, point.at.context);
+        longest = std::max(longest, point.at.context);
+    }
     switch (cost.part) {
         case CostPart::overhead:
             return {fixed, sequence, row};
@@ -43,6 +52,7 @@ std::vector<CostTerm> terms_of(const PartCost& cost) {
             if (cost.size_parameter.empty()) return {fixed, first_level, row, row_over_4};
             return {fixed, first_level, row, row_over_4, size, size_first_level, size_row};
         default:
+            if (longest < 2 * shortest) return {fixed, sequence, row, row_over_4, row_over_16};
             return {fixed, sequence, row, row_over_4, row_over_16, cached, row_context};
     }
 }
@@ -160,6 +170,8 @@ class Profiler {
         profile_.layers = target.config().layers;
         profile_.synthetic = is_synthetic_model(run_.config.model);
         profile_.complete = false;
+        DS_ASSIGN(ControlPass control, ControlPass::make(models_.target(), models_.exec()));
+        control_.emplace(std::move(control));
         DS_ASSIGN(plain_, make_drafter(std::string(plain_drafter), "", models_.target(), models_.exec()));
         std::error_code error;
         if (std::filesystem::exists(config_.out, error)) DS_TRY(resume());
@@ -183,16 +195,18 @@ class Profiler {
         DS_TRY(same("isa", found.isa, profile_.isa));
         DS_TRY(same("threads", found.threads, profile_.threads));
         DS_TRY(same("source", found.source, profile_.source));
+        if (found.controls.size() != found.sessions.size())
+            return bad_input("--out {}: was measured without a control; name another file", config_.out);
         profile_.costs = std::move(found.costs);
         profile_.other_load = found.other_load;
         profile_.sessions = std::move(found.sessions);
+        profile_.controls = std::move(found.controls);
         if (profile_.note.empty()) profile_.note = found.note;
         return {};
     }
 
     Status save() {
-        for (PartCost& cost : profile_.costs)
-            cost.curve = fit_curve(terms_of(cost), std::move(cost.curve.points));
+        for (PartCost& cost : profile_.costs) cost.curve = fit_curve(terms_of(cost), cost.curve.points);
         return write_profile(profile_);
     }
 
@@ -216,22 +230,28 @@ class Profiler {
     Status measure_drafter() {
         const bool uses_head = models_.drafter().uses_head();
         done_ = 0;
-        planned_ = static_cast<double>(all_size()) + (uses_head ? head_sessions() : 0);
-        for (const int context : config_.contexts) {
-            for (const int batch : config_.batches) {
-                // Batches are measured at one context.
-                if (batch != config_.batches.front() && context != config_.contexts.front()) continue;
-                if (drafter_ == 0) DS_TRY(measure_plain(context, batch));
-                // Prompt lookup seldom drafts for all sequences at once.
-                if (batch > 1 && find_drafter(run_.drafter_id)->chains_only) continue;
-                for (const TreeSpec& tree : trees(context, batch))
-                    DS_TRY(measure({tree, context, batch, config_.rounds}, {}, {}));
-            }
-        }
+        planned_ = visits * (static_cast<double>(all_size()) + (uses_head ? head_sessions() : 0));
+        for (visit_ = 0; visit_ < visits; ++visit_)
+            for (const int context : config_.contexts)
+                for (const int batch : config_.batches)
+                    // Batches are measured at one context.
+                    if (batch == config_.batches.front() || context == config_.contexts.front())
+                        DS_TRY(measure_trees(context, batch));
         for (const std::string& head : config_.heads)
             if (uses_head && !is_full_head(head)) DS_TRY(measure_head(*find_head(head)));
         return {};
     }
+
+    Status measure_trees(int context, int batch) {
+        if (drafter_ == 0) DS_TRY(measure_plain(context, batch));
+        // Prompt lookup seldom drafts for all sequences at once.
+        if (batch > 1 && find_drafter(run_.drafter_id)->chains_only) return {};
+        for (const TreeSpec& tree : trees(context, batch))
+            DS_TRY(measure({tree, context, batch, rounds()}, {}, {}));
+        return {};
+    }
+    /// Returns the counted steps of a visit.
+    int rounds() const { return (config_.rounds + visits - 1) / visits; }
     std::size_t all_size() const {
         return (config_.contexts.size() + config_.batches.size()) * std::size(all_trees);
     }
@@ -241,10 +261,10 @@ class Profiler {
     }
 
     Status measure_plain(int context, int batch) {
-        const ProfileSession session{to_tree_spec({0, 1, 1}), context, batch, config_.rounds};
+        const ProfileSession session{to_tree_spec({0, 1, 1}), context, batch, rounds()};
         DS_ASSIGN(const auto times,
                   times_of(fmt::format("{} context={} batch={}", plain_drafter, context, batch),
-                           {models_.target(), *plain_, nullptr, models_.exec()}, session));
+                           {models_.target(), *plain_, nullptr, models_.exec(), *control_}, session));
         for (const PartPoint& one : times.points)
             if (is_shared(one.part)) add(one, "", {}, {});
         return times.points.empty() ? Status() : save();
@@ -265,8 +285,12 @@ class Profiler {
         const HeadSpec spec{std::string(info.id), {}};
         const Status measured = measure_sized(info, {spec, size_of_weights(spec)});
         if (measured.ok() || measured.error().kind != ErrorKind::bad_input) return measured;
-        profile_.skipped.push_back(fmt::format("{}: {}", info.id, measured.error().message));
+        skip(fmt::format("{}: {}", info.id, measured.error().message));
         return {};
+    }
+    void skip(std::string reason) {
+        if (std::ranges::find(profile_.skipped, reason) == profile_.skipped.end())
+            profile_.skipped.push_back(std::move(reason));
     }
 
     /// Returns the size that a head's weights were fitted for; 0 = unknown.
@@ -282,14 +306,15 @@ class Profiler {
         DS_TRY(models_.load_heads(resolved));
         const bool reads_prompt = models_.head()->target_tokens().at_prompt > 0;
         const int context = reads_prompt ? largest_context() : config_.contexts.front();
-        for (const TreeShape& tree : head_trees)
-            DS_TRY(measure({to_tree_spec(tree), context, 1, config_.rounds}, head, info.size));
+        for (visit_ = 0; visit_ < visits; ++visit_)
+            for (const TreeShape& tree : head_trees)
+                DS_TRY(measure({to_tree_spec(tree), context, 1, rounds()}, head, info.size));
         return {};
     }
     int largest_context() const {
         int largest = config_.contexts.front();
         for (const int context : config_.contexts)
-            if (fits({to_tree_spec(head_trees[2]), context, 1, config_.rounds})) largest = context;
+            if (fits({to_tree_spec(head_trees[2]), context, 1, rounds()})) largest = context;
         return largest;
     }
     bool fits(const ProfileSession& session) const {
@@ -305,7 +330,8 @@ class Profiler {
                                             session.context, session.batch);
         DS_ASSIGN(
             const auto times,
-            times_of(key, {models_.target(), models_.drafter(), models_.head(), models_.exec()}, session));
+            times_of(key, {models_.target(), models_.drafter(), models_.head(), models_.exec(), *control_},
+                     session));
         const std::string id = full ? text : head.spec.id;
         for (PartPoint one : times.points) {
             const bool of_head = one.part == CostPart::head;
@@ -328,6 +354,7 @@ class Profiler {
             cost = &profile_.costs.back();
         }
         cost->curve.points.push_back(one.point);
+        cost->curve.points.back().ms *= profile_.control_ms();
     }
 
     /// Times a session that the file lacks. No points if the file has it or it does not fit the context.
@@ -338,39 +365,32 @@ class Profiler {
         hooks_.report((static_cast<double>(drafter_) + part) * share, key);
         const auto& known = profile_.sessions;
         if (hooks_.is_cancelled()) return Error{ErrorKind::cancelled, "stopped while measuring"};
-        if (std::find(known.begin(), known.end(), key) != known.end()) return SessionTimes();
+        const std::string visit = fmt::format("{} visit={}", key, visit_ + 1);
+        if (std::find(known.begin(), known.end(), visit) != known.end()) return SessionTimes();
         if (!fits(session)) {
-            profile_.skipped.push_back(fmt::format("{}: needs {} positions of the context, which has {}", key,
-                                                   positions_needed(session),
-                                                   models.target.config().context));
+            skip(fmt::format("{}: needs {} positions of the context, which has {}", key,
+                             positions_needed(session), models.target.config().context));
             return SessionTimes();
         }
-        DS_ASSIGN(SessionTimes times, time_quietly(models, session));
-        if (times.points.empty())
-            profile_.skipped.push_back(fmt::format("{}: too few rounds drafted the whole tree", key));
-        else
-            profile_.sessions.push_back(key);
+        const OtherLoad load;
+        DS_ASSIGN(SessionTimes times, time_session(models, session, hooks_));
+        if (times.points.empty()) {
+            skip(fmt::format("{}: too few rounds drafted the whole tree", key));
+            return times;
+        }
+        profile_.sessions.push_back(visit);
+        const auto sessions = static_cast<double>(known.size());
+        profile_.other_load += (load.cpus() - profile_.other_load) / sessions;
+        add_control(times.control_ms);
         return times;
     }
 
-    /// Times a session. If other programs run meanwhile, it is repeated, and the least disturbed one counts.
-    Result<SessionTimes> time_quietly(const ProfileModels& models, const ProfileSession& session) {
-        // Our defaults. System counters have steps of 10 ms, so a quiet session seems to have some load.
-        constexpr int max_tries = 4;
-        constexpr double quiet_cpus = 0.15;
-        SessionTimes best;
-        double least = std::numeric_limits<double>::infinity();
-        for (int i = 0; i < max_tries && least > quiet_cpus; ++i) {
-            const OtherLoad load;
-            DS_ASSIGN(SessionTimes times, time_session(models, session, hooks_));
-            const double others = load.cpus();
-            if (others >= least) continue;
-            least = others;
-            best = std::move(times);
-        }
-        const auto known = static_cast<double>(profile_.sessions.size());
-        profile_.other_load += (least - profile_.other_load) / (known + 1);
-        return best;
+    /// Adds the control of a session, and scales the points so far to the new median.
+    void add_control(double ms) {
+        const double former = profile_.control_ms();
+        profile_.controls.push_back(ms);
+        for (PartCost& cost : profile_.costs)
+            for (CostPoint& point : cost.curve.points) point.ms *= profile_.control_ms() / former;
     }
 
     ProfileConfig config_;
@@ -378,8 +398,10 @@ class Profiler {
     ModelCache models_;
     ResolvedRun run_;  ///< of the drafter in turn, with the full head
     std::unique_ptr<Drafter> plain_;
+    std::optional<ControlPass> control_;
     MachineProfile profile_;
     std::size_t drafter_ = 0;
+    int visit_ = 0;
     double done_ = 0, planned_ = 1;  ///< sessions of the drafter in turn
 };
 

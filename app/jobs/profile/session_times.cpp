@@ -13,7 +13,7 @@
 namespace draftscope {
 namespace {
 
-constexpr int min_rounds = 5;                  // our default, as is the time after which a session may end
+constexpr int min_rounds = 2;                  // our default, as is the time after which a session may end
 constexpr TimeNs long_session = 3 * ns_per_s;  // of counted steps
 constexpr std::uint64_t prompt_seed = 11;
 constexpr int ngram_period = 12;  // repeated tokens, so that drafters without a model find drafts
@@ -30,13 +30,26 @@ struct LevelTimes {
 /// Collects the times of full steps. Stops the session through its gate when it has enough of them.
 class StepTimes final : public RecordSink {
   public:
-    StepTimes(const ProfileSession& session, bool drafts, DebugGate& gate, const JobHooks& hooks)
-        : session_(session), nodes_(drafts ? session.tree.nodes : 1), gate_(gate), hooks_(hooks) {}
+    StepTimes(const ProfileSession& session, bool drafts, ControlPass& control, DebugGate& gate,
+              const JobHooks& hooks)
+        : session_(session),
+          nodes_(drafts ? session.tree.nodes : 1),
+          control_(control),
+          gate_(gate),
+          hooks_(hooks) {}
 
     void push(Record record) override {
         if (hooks_.is_cancelled()) gate_.cancel();
         const auto* step = std::get_if<StepRecord>(&record);
-        if (step == nullptr || step->step.excluded != Excluded::no) return;
+        if (step == nullptr) return;
+        const auto after = control_.run();
+        if (!after.ok()) {
+            status_ = after.error();
+            return gate_.cancel();
+        }
+        around_ms_ = 0.5 * (before_ms_ + *after);
+        before_ms_ = *after;
+        if (!step->step.time_counts()) return;
         const bool full =
             static_cast<int>(step->rounds.size()) == session_.batch &&
             std::all_of(step->rounds.begin(), step->rounds.end(),
@@ -49,31 +62,29 @@ class StepTimes final : public RecordSink {
             gate_.cancel();
     }
 
-    SessionTimes take() {
+    Result<SessionTimes> take() {
+        DS_TRY(status_);
         SessionTimes out;
         for (auto& [key, samples] : samples_) {
             const auto& [part, first_level, rows] = key;
             if (static_cast<int>(samples.size()) < std::min(min_rounds, session_.rounds)) continue;
-            PartPoint one{part, {}};
-            one.point.at.rows = rows;
-            one.point.at.first_level = first_level;
+            CostSizes at;
+            at.rows = rows;
+            at.first_level = first_level;
             if (part != CostPart::head) {
-                one.point.at.batch = session_.batch;
-                one.point.at.context = context_ / counted_;
+                at.batch = session_.batch;
+                at.context = context_ / counted_;
             }
-            std::sort(samples.begin(), samples.end());
-            const std::size_t n = samples.size();
-            one.point.ms = samples[n / 2];
-            one.point.spread = one.point.ms > 0 ? (samples[3 * n / 4] - samples[n / 4]) / one.point.ms : 0;
-            one.point.samples = static_cast<int>(n);
-            out.points.push_back(one);
+            out.points.push_back({part, controlled_point(at, samples)});
         }
+        if (counted_ > 0) out.control_ms = control_ms_ / counted_;
         if (evals_ > 0) out.active_rows = active_rows_ / evals_;
         return out;
     }
 
   private:
     void add(const StepRecord& step) {
+        control_ms_ += around_ms_;
         double verify = 0, parts = 0;
         std::map<int, LevelTimes> levels;
         for (const SpanRow& span : step.spans) {
@@ -111,14 +122,18 @@ class StepTimes final : public RecordSink {
         }
     }
     void sample(CostPart part, bool first_level, double rows, double ms) {
-        samples_[{part, first_level, rows}].push_back(ms);
+        samples_[{part, first_level, rows}].push_back({ms, around_ms_});
     }
 
     const ProfileSession& session_;
     int nodes_;
+    ControlPass& control_;
     DebugGate& gate_;
     const JobHooks& hooks_;
-    std::map<std::tuple<CostPart, bool, double>, std::vector<double>> samples_;
+    std::map<std::tuple<CostPart, bool, double>, std::vector<ControlledTime>> samples_;
+    Status status_;
+    double before_ms_ = 0, around_ms_ = 0;  ///< of the control: before the next step; around this one
+    double control_ms_ = 0;                 ///< around counted steps, summed
     int counted_ = 0;
     TimeNs total_ns_ = 0;
     double context_ = 0, active_rows_ = 0;
@@ -160,6 +175,26 @@ int max_new(const ProfileSession& session) {
 
 }  // namespace
 
+Result<ControlPass> ControlPass::make(Target& target, kernels::Exec& exec) {
+    constexpr int tokens = 64;  // our default
+    const int context = std::min(tokens, target.config().context - 1);
+    ControlPass made(target, exec, target.make_cache(context + 1));
+    std::vector<TokenId> prompt;
+    Rng rng(prompt_seed);
+    for (int i = 0; i < context; ++i)
+        prompt.push_back(static_cast<TokenId>(rng.below(target.config().vocab)));
+    DS_TRY(target.prefill(exec, made.cache_, prompt, {}, made.out_));
+    return made;
+}
+
+Result<double> ControlPass::run() {
+    const TokenId token = 0;
+    const SequenceTokens sequence{&cache_, {&token, 1}, {}, nullptr};
+    const TimeNs start = monotonic_ns();
+    DS_TRY(target_.forward(exec_, {{&sequence, 1}, {}, {}, true}, out_));
+    return milliseconds(monotonic_ns() - start);
+}
+
 int positions_needed(const ProfileSession& session) {
     return session.context + max_new(session) + session.tree.nodes;
 }
@@ -173,7 +208,7 @@ Result<SessionTimes> time_session(const ProfileModels& models, const ProfileSess
     options.max_new = max_new(session);
     options.ignore_eos = true;
     DebugGate gate;
-    StepTimes sink(session, drafts, gate, hooks);
+    StepTimes sink(session, drafts, models.control, gate, hooks);
     RowIds ids;
     CaptureOutput output;
     output.sink = &sink;

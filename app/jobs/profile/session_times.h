@@ -17,26 +17,47 @@ struct ProfileSession {
     int rounds = 12;  ///< counted steps; fewer if they take long
 };
 
+/// A target pass of one row, at the same context each time. Between the steps of a session it measures how
+/// fast the machine is.
+class ControlPass {
+  public:
+    static Result<ControlPass> make(Target& target, kernels::Exec& exec);
+    /// Runs the pass and returns its milliseconds.
+    Result<double> run();
+
+  private:
+    ControlPass(Target& target, kernels::Exec& exec, KvCache cache)
+        : target_(target), exec_(exec), cache_(std::move(cache)) {}
+
+    Target& target_;
+    kernels::Exec& exec_;
+    KvCache cache_;
+    ForwardOutput out_;
+};
+
 /// The models of a session. The target has a tokenizer.
 struct ProfileModels {
     Target& target;
     Drafter& drafter;
     LmHead* head = nullptr;  ///< null for drafters without one
     kernels::Exec& exec;
+    ControlPass& control;
 };
 
-/// A part's time. Points of heads have neither context nor batch, because their calls depend on rows alone.
+/// A part's time in units of the control. Points of heads have neither context nor batch, because their calls
+/// depend on rows alone.
 struct PartPoint {
     CostPart part = CostPart::verify;
     CostPoint point;
 };
 struct SessionTimes {
     std::vector<PartPoint> points;
+    double control_ms = 0;   ///< mean time of the control
     double active_rows = 0;  ///< mean rows of the LM head that a head's call read; 0 = no head
 };
 
-/// Decodes the session and returns the times of its full steps: those in which every sequence verified
-/// `tree.nodes` nodes. No points if the drafter found too few drafts.
+/// Decodes the session with the control before and after each step. Returns the times of its full steps,
+/// those in which every sequence verified `tree.nodes` nodes. No points if the drafter found too few drafts.
 Result<SessionTimes> time_session(const ProfileModels& models, const ProfileSession& session,
                                   const JobHooks& hooks);
 /// Returns the positions that a session needs in the target's context.

@@ -48,7 +48,7 @@ std::map<int, std::string> prompt_hashes(const std::vector<Conversation>& conver
     std::map<int, std::string> hashes;
     for (const Conversation& one : conversations)
         for (std::size_t turn = 0; turn < one.turns.size(); ++turn)
-            hashes[one.first_ordinal + static_cast<int>(turn)] = prompt_hash(one.turns.front());
+            hashes[one.first_ordinal + static_cast<int>(turn)] = one.hash();
     return hashes;
 }
 

@@ -136,10 +136,7 @@ std::vector<std::string> estimate_reasons(const ReplayModels& models, const LmHe
         reasons.push_back(fmt::format("recorded on {}, replayed on {}", info.isa, isa));
     if (!info.precision.empty() && info.precision != precision)
         reasons.push_back(fmt::format("recorded at {}, replayed at {}", info.precision, precision));
-    if (head != nullptr && head->target_tokens().whole_tree)
-        reasons.push_back(
-            "a head takes candidates from every node of a live tree, but a recording has the target's tokens "
-            "along one path only");
+    if (head != nullptr && head->target_tokens().whole_tree) reasons.emplace_back(tree_candidates_note);
     return reasons;
 }
 

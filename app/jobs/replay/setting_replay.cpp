@@ -129,6 +129,7 @@ class SettingReplayer {
         }
         HeadEvalRow eval;
         eval.active_rows = round.active_rows;
+        eval.row_tokens = round.row_tokens;
         eval.bytes = static_cast<std::int64_t>(round.bytes);
         eval.accepted = round.accepted;
         eval.committed = round.committed;

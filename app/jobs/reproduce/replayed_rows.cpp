@@ -39,7 +39,9 @@ void add_repetition(const ReplayReport& report, const std::string& head, int rep
         sample.rounds = static_cast<double>(stats.rounds);
         sample.committed = static_cast<double>(stats.committed);
         sample.accepted = static_cast<double>(stats.accepted);
-        if (repetition == 0) method.active_rows[t] = stats.active_rows_sum;
+        if (repetition > 0) continue;
+        method.active_rows[t] = stats.active_rows_sum;
+        method.row_tokens[t] = stats.row_tokens_sum;
     }
 }
 

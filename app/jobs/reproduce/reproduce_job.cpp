@@ -528,7 +528,7 @@ ReproducedValue measured_value(const PaperValue& paper, const BenchRow& row, con
                             ? spread(&BenchCell::end_to_end_speedup_sd, &BenchMacro::end_to_end_speedup_sd)
                             : spread(&BenchCell::speedup_sd, &BenchMacro::speedup_sd);
     } else if (quantity == "active_tokens") {
-        out.ours = figure(row, [](const BenchCell& c) { return c.active_rows; });
+        out.ours = figure(row, [](const BenchCell& c) { return c.row_tokens; });
     } else if (quantity == "rho_tau") {
         out.ours = ratio(tau);
     } else if (quantity == "speedup_vs_full") {

@@ -38,7 +38,7 @@ Status check_artefacts_used(std::span<const std::string> given, std::span<const 
 HeadFiles find_artefacts(const HeadSpec& spec, const ArtefactSources& sources);
 /// Returns the command that fits the heads of one of the demo model's drafters.
 std::string demo_heads_command(std::string_view drafter);
-/// Returns the path of the demo model's token ranking, which coverage uses; "" = none.
+/// Returns the path of the demo model's token ranking by its own responses; "" = none.
 std::string demo_ranking_path();
 /// Returns the path of the demo model's ranking from raw text, for heads that are ranked by it; "" = none.
 std::string demo_text_ranking_path();

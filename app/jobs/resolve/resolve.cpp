@@ -35,8 +35,9 @@ Status resolve_model(ResolvedRun& run) {
     if (run.config.model.empty()) {
         if (demo.empty()) {
             return bad_input(
-                "the demo model is missing; fetch it with tools/fetch_deps.sh model, or name a target with "
-                "--model FILE.gguf");
+                "the demo model is missing; fetch it with tools/fetch_deps.sh model, or name another target, "
+                "a "
+                "GGUF file or a model folder");
         }
         run.config.model = demo;
     }
@@ -147,7 +148,8 @@ Status resolve_head(ResolvedRun& run, bool replay) {
     if (run.demo_model && run.config.drafter == run.drafter_id && !run.drafter_path.empty())
         run.artefacts.remedy = demo_heads_command(run.drafter_id);
     if (sources.synthetic.empty()) run.ranking_path = run.artefacts.ranking_path;
-    if (run.ranking_path.empty() && run.demo_model) run.ranking_path = demo_ranking_path();
+    // The papers compare dynamic shortlists with the static one of raw text (MicroSpec, figure 1b).
+    if (run.ranking_path.empty() && run.demo_model) run.ranking_path = demo_text_ranking_path();
     DS_ASSIGN([[maybe_unused]] auto probe, make_head(spec, run.artefacts));
     if (const HeadInfo* info = find_head(spec.id); info->replay_only && !replay)
         return bad_input("--head {}: needs the recorded text; use it with draftscope replay", spec.id);
@@ -257,7 +259,8 @@ Status resolve_numbers(ResolvedRun& run) {
         return bad_input("--top-p {}: must be in (0, 1]", config.top_p);
     if (config.top_k < 0) return bad_input("--top-k {}: must not be negative", config.top_k);
     if (config.limit < 0) return bad_input("--limit {}: must not be negative", config.limit);
-    if (config.baseline < 0) return bad_input("--baseline {}: must not be negative", config.baseline);
+    if (config.baseline < short_baseline)
+        return bad_input("--baseline {}: must not be negative", config.baseline);
     if (config.calibration_rounds < 0) {
         return bad_input("--calibrate {}: must not be negative", config.calibration_rounds);
     }

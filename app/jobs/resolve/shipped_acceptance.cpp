@@ -1,5 +1,7 @@
 #include "app/jobs/resolve/shipped_acceptance.h"
 
+#include <fmt/format.h>
+
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +12,26 @@
 namespace draftscope {
 
 using nlohmann::json;
+
+namespace {
+
+/// Reads {"rounds_committed": [[40, 71], ...]}, a pair for each conversation.
+Result<std::vector<SweepUnit>> read_units(const json& tallies, const std::string& where) {
+    std::vector<SweepUnit> units;
+    const json pairs = tallies.is_object() ? tallies.value("rounds_committed", json()) : json();
+    for (const json& pair : pairs) {
+        const bool numbers =
+            pair.is_array() && pair.size() == 2 && pair[0].is_number() && pair[1].is_number();
+        if (!numbers || pair[0] < 0 || pair[1] < pair[0])
+            return bad_input("{}: {} is not [rounds, committed tokens], at least one token a round", where,
+                             pair.dump());
+        units.push_back({pair[0], pair[1]});
+    }
+    if (units.empty()) return bad_input("{}: has no list rounds_committed", where);
+    return units;
+}
+
+}  // namespace
 
 Result<ShippedAcceptance> read_acceptance(const std::string& path, const std::string& drafter) {
     std::ifstream file(path);
@@ -24,12 +46,11 @@ Result<ShippedAcceptance> read_acceptance(const std::string& path, const std::st
         DS_ASSIGN(const HeadSpec spec, parse_head_spec(head));
         if (find_head(spec.id) == nullptr) return bad_input("{}: unknown head '{}'", path, head);
         if (!trees.is_object()) return bad_input("{}: {}: is not a list of trees", path, head);
-        for (const auto& [tree, tau] : trees.items()) {
+        for (const auto& [tree, tallies] : trees.items()) {
             DS_ASSIGN(const TreeSpec shape, parse_tree_spec(tree));
-            if (!tau.is_number() || tau.get<double>() < 1)
-                return bad_input("{}: {}: {}: its tau is {}; must be at least 1", path, head, tree,
-                                 tau.dump());
-            table[to_text(spec)].push_back({{shape.depth, shape.topk, shape.nodes}, tau.get<double>()});
+            const std::string where = fmt::format("{}: {}: {}", path, head, tree);
+            DS_ASSIGN(std::vector<SweepUnit> units, read_units(tallies, where));
+            table[to_text(spec)].push_back({{shape.depth, shape.topk, shape.nodes}, std::move(units)});
         }
     }
     return table;

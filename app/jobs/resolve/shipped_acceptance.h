@@ -11,10 +11,10 @@
 /// by tools/make_acceptance_table.py; --tree quick forecasts from it instead of from pilot rounds.
 namespace draftscope {
 
-/// A tree with its measured tau.
+/// A tree with its measured acceptance by conversation.
 struct TreeAcceptance {
     TreeShape tree;
-    double tau = 1;
+    std::vector<SweepUnit> units;
 };
 /// Acceptance of trees by head spec.
 using ShippedAcceptance = std::map<std::string, std::vector<TreeAcceptance>>;

@@ -1,5 +1,7 @@
 #include "app/jobs/resolve/vocabulary.h"
 
+#include <filesystem>
+
 #include "capture/token_text.h"
 #include "engine/formats/tensor_file.h"
 
@@ -9,6 +11,7 @@ namespace {
 struct Ranking {
     std::vector<std::int64_t> ids;
     std::vector<std::int64_t> counts;  ///< parallel to ids; may be empty
+    std::string source;
 };
 
 Result<Ranking> read_ranking(const std::string& path, const Tokenizer& tokenizer) {
@@ -25,6 +28,8 @@ Result<Ranking> read_ranking(const std::string& path, const Tokenizer& tokenizer
     if (file->find("counts") != nullptr) {
         DS_ASSIGN(ranking.counts, file->read_integers("counts"));
     }
+    ranking.source = file->metadata("source");
+    if (ranking.source.empty()) ranking.source = std::filesystem::path(path).filename().string();
     return ranking;
 }
 
@@ -45,6 +50,7 @@ Result<Vocabulary> make_vocabulary(const Tokenizer& tokenizer, const std::string
     if (!ranking_path.empty()) {
         DS_ASSIGN(const Ranking ranking, read_ranking(ranking_path, tokenizer));
         made.ranks.resize(vocab->rows.size());
+        made.ranking = ranking.source;
         for (std::size_t rank = 0; rank < ranking.ids.size(); ++rank) {
             const std::int64_t token = ranking.ids[rank];
             if (token < 0 || token >= tokenizer.size()) continue;

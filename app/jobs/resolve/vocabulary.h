@@ -15,6 +15,7 @@ namespace draftscope {
 struct Vocabulary {
     std::shared_ptr<const Vocab> vocab;
     std::vector<std::optional<int>> ranks;  ///< per token id; empty without a ranking
+    std::string ranking;                    ///< what it was counted on, else its file's name; "" = none
 };
 /// Builds the vocabulary. `ranking_path` "" = none. A ranking for another tokenizer is bad_input: its ids
 /// denote other tokens.

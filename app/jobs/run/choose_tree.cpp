@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/jobs/run/kept_forecast.h"
 #include "app/jobs/run/tree_autotuner.h"
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
@@ -52,12 +53,20 @@ Status choose_tree(RunPlan& plan, ModelCache& models, DebugGate& gate, const Run
         DS_TRY(models.load_heads(run));
         return loaded_head(run, models);
     };
-    DS_TRY(measure(pilot, run, models, use));
-    report.pilot_rounds = pilot.rounds();
-    report.forecasts = run.forecasts = pilot.forecasts();
-    // The pilot is too short for intervals: the choice is the first forecast.
-    if (const auto choice = choose_setting(run.forecasts, 1)) {
-        const SweepSetting& best = run.forecasts[choice->chosen];
+    // Kept are the forecasts of all heads that quick chooses among.
+    const bool keeps = !run.shipped.empty() && !run.head_candidates.empty();
+    const std::string key = keeps ? forecast_key(run, models) : "";
+    if (keeps && hooks.use_kept_forecast) run.forecasts = load_forecasts(key, run.shipped);
+    report.kept_forecast = !run.forecasts.empty();
+    if (!report.kept_forecast) {
+        DS_TRY(measure(pilot, run, models, use));
+        report.pilot_rounds = pilot.rounds();
+        run.forecasts = pilot.forecasts();
+        if (keeps && !gate.cancelled()) save_forecasts(key, run.forecasts);
+    }
+    report.forecasts = run.forecasts;
+    if (!run.forecasts.empty()) {
+        const SweepSetting& best = run.forecasts.front();
         run.tree = to_tree_spec(best.shape);
         if (!run.shipped.empty() && best.speedup() < 1) {
             run.drafter_id = plain_drafter;

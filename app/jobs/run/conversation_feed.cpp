@@ -1,11 +1,28 @@
 #include "app/jobs/run/conversation_feed.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/log.h"
+#include "engine/recording/record_decode.h"
 
 namespace draftscope {
+
+namespace {
+
+/// Recorded tokens are prompts of the model that they were recorded from, and of no other.
+Status check_recorded_target(const DecodeRecording& recording, const Target& target) {
+    const RecordedTarget recorded = recording.info().target, loaded = describe_target(target);
+    const auto shape = [](const RecordedTarget& one) {
+        return std::tuple(one.layers, one.hidden, one.vocab, one.tokenizer_hash);
+    };
+    if (shape(recorded) == shape(loaded)) return {};
+    return bad_input("--prompts {}: was recorded from {}, and the model is {}; name the recorded one",
+                     recording.folder(), recorded.name, loaded.name);
+}
+
+}  // namespace
 
 ConversationFeed::ConversationFeed(const Target& target, const std::vector<Conversation>& conversations,
                                    Settings settings, const RunHooks& hooks, std::string activity)
@@ -13,10 +30,12 @@ ConversationFeed::ConversationFeed(const Target& target, const std::vector<Conve
       conversations_(conversations),
       settings_(std::move(settings)),
       hooks_(hooks),
-      activity_(std::move(activity)) {}
+      activity_(std::move(activity)),
+      end_(conversations.size()) {}
 
 Result<std::vector<TokenId>> ConversationFeed::append_turn(const Target& target, ConversationState& state,
                                                            bool raw) {
+    if (state.conversation->recording) return state.conversation->recorded_tokens(state.turn);
     const std::string& user = state.conversation->turns[state.turn];
     std::vector<TokenId> tokens;
     if (raw) {
@@ -52,6 +71,8 @@ Result<std::vector<TokenId>> ConversationFeed::first_turn(const Target& target,
 Status ConversationFeed::check(const Target& target, const std::vector<Conversation>& conversations,
                                bool raw) {
     const int context = target.config().context;
+    if (!conversations.empty() && conversations.front().recording)
+        DS_TRY(check_recorded_target(*conversations.front().recording, target));
     for (const Conversation& conversation : conversations) {
         const auto tokens = first_turn(target, conversation, raw);
         if (!tokens.ok()) return bad_input("prompt {}: {}", conversation.id, tokens.error().message);
@@ -72,6 +93,7 @@ Result<PromptInput> ConversationFeed::make_input(ConversationState& state) {
     input.ordinal = state.first_ordinal + state.turn;
     input.text = state.conversation->turns[state.turn];
     DS_ASSIGN(input.tokens, append_turn(target_, state, settings_.raw));
+    if (state.conversation->recording) input.text = target_.tokenizer()->decode(input.tokens);
     return input;
 }
 
@@ -88,14 +110,16 @@ std::optional<PromptInput> ConversationFeed::next() {
             log_warning("prompt {}: the conversation ends before turn {}: {}", state.conversation->id,
                         state.turn + 1, input.error().message);
         } else if (static_cast<int>(input->tokens.size()) < target_.config().context) {
+            report_progress();
             active_.push_back(std::move(state));
+            if (!settings_.whole_answers) begin_text(*input);
             return std::move(input).value();
         } else {
             log_warning("prompt {}: turn {} no longer fits the model's context; the conversation ends there",
                         input->id, input->turn + 1);
         }
     }
-    while (started_ < conversations_.size()) {
+    while (started_ < end_) {
         report_progress();
         ConversationState state;
         state.conversation = &conversations_[started_];
@@ -105,6 +129,7 @@ std::optional<PromptInput> ConversationFeed::next() {
         auto input = make_input(state);
         if (input.ok()) {
             active_.push_back(std::move(state));
+            if (!settings_.whole_answers) begin_text(*input);
             return std::move(input).value();
         }
         log_warning("prompt {} is skipped: {}", state.conversation->id, input.error().message);
@@ -112,11 +137,19 @@ std::optional<PromptInput> ConversationFeed::next() {
     return std::nullopt;
 }
 
+void ConversationFeed::begin_text(const PromptInput& prompt) const {
+    if (!hooks_.on_title || (conversations_.size() == 1 && count_turns(conversations_.front()) == 1)) return;
+    const std::string number = std::to_string(*prompt.ordinal + 1);
+    hooks_.on_title(fmt::format("prompt {}, id {}{}", number, prompt.id,
+                                prompt.turn > 0 ? fmt::format(", turn {}", prompt.turn + 1) : ""));
+}
+
 void ConversationFeed::text(const PromptInput&, std::string_view piece) {
     if (!settings_.whole_answers && hooks_.on_text) hooks_.on_text(piece);
 }
 
 void ConversationFeed::done(const PromptInput& prompt, PromptOutcome outcome) {
+    if (settings_.whole_answers) begin_text(prompt);
     if (hooks_.on_text) hooks_.on_text(settings_.whole_answers ? outcome.text + "\n" : "\n");
     const auto found = std::find_if(active_.begin(), active_.end(), [&](const ConversationState& state) {
         return state.first_ordinal + state.turn == *prompt.ordinal;
@@ -142,10 +175,19 @@ std::vector<PromptReport> ConversationFeed::take_reports() {
     return std::move(reports_);
 }
 
+double ConversationFeed::prefill_seconds() const {
+    double sum = 0;
+    for (const PromptReport& prompt : reports_) sum += seconds(prompt.outcome.prefill_ns);
+    return sum;
+}
+
 void ConversationFeed::report_progress() const {
-    if (!hooks_.on_progress || conversations_.size() < 2) return;
-    hooks_.on_progress(static_cast<double>(started_) / static_cast<double>(conversations_.size()),
-                       fmt::format("{} {} of {}", activity_, started_ + 1, conversations_.size()));
+    std::size_t prompts = 0;
+    for (const Conversation& one : conversations_) prompts += count_turns(one);
+    if (!hooks_.on_progress || prompts < 2) return;
+    const std::size_t begun = reports_.size() + active_.size();
+    hooks_.on_progress(static_cast<double>(begun) / static_cast<double>(prompts),
+                       fmt::format("{} {} of {}", activity_, begun + 1, prompts));
 }
 
 }  // namespace draftscope

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <string>
@@ -32,6 +33,10 @@ class ConversationFeed final : public PromptFeed {
     void text(const PromptInput& prompt, std::string_view piece) override;
     void done(const PromptInput& prompt, PromptOutcome outcome) override;
 
+    /// Lets at most `count` further conversations begin; without a call, all may.
+    void allow(std::size_t count) { end_ = started_ + std::min(count, conversations_.size() - started_); }
+    bool ended() const { return started_ == conversations_.size(); }
+    double prefill_seconds() const;  ///< of the prompts that have ended
     /// Returns the prompts that have ended, in the order of the run's prompts.
     std::vector<PromptReport> take_reports();
 
@@ -53,6 +58,7 @@ class ConversationFeed final : public PromptFeed {
     /// template.
     static Result<std::vector<TokenId>> append_turn(const Target& target, ConversationState& state, bool raw);
     Result<PromptInput> make_input(ConversationState& state);
+    void begin_text(const PromptInput& prompt) const;
     int count_turns(const Conversation& conversation) const;
     void report_progress() const;
 
@@ -62,6 +68,7 @@ class ConversationFeed final : public PromptFeed {
     const RunHooks& hooks_;
     std::string activity_;
     std::size_t started_ = 0;  ///< conversations
+    std::size_t end_;          ///< conversations that may start
     std::deque<ConversationState> ready_;
     std::deque<ConversationState> active_;
     std::vector<PromptReport> reports_;

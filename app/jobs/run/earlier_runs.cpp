@@ -6,6 +6,8 @@
 #include <set>
 
 #include "app/jobs/run/run_parts.h"
+#include "capture/head_traits.h"
+#include "capture/run_setting.h"
 #include "storage/capture_file.h"
 
 namespace draftscope {
@@ -80,6 +82,18 @@ Result<EarlierRuns> EarlierRuns::read(const std::string& path) {
     EarlierRuns out;
     DS_ASSIGN(out.runs_, read_run_records(path));
     return out;
+}
+
+void EarlierRuns::keep_choice(RunConfig& config) const {
+    for (const RunRecords& one : runs_) {
+        const RunRow& run = one.started.run;
+        if (is_baseline(run)) continue;
+        const bool drafts = run.drafter != plain_drafter;
+        if (!drafts) config.drafter = plain_drafter;
+        config.tree = drafts ? run.tree : std::string();
+        config.head = run.head.empty() ? std::string(full_head_id) : run.head;
+        return;
+    }
 }
 
 Status EarlierRuns::take(const RunRow& row, RunPlan& plan) const {

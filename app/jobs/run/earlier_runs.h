@@ -26,6 +26,9 @@ class EarlierRuns {
     /// the name of the setting in which such a run differs from `row`.
     Status take(const RunRow& row, RunPlan& plan) const;
 
+    /// Replaces --tree auto or quick by what the earlier run chose, as a second choice could differ.
+    void keep_choice(RunConfig& config) const;
+
     const std::vector<RunRecords>& runs() const { return runs_; }
 
   private:

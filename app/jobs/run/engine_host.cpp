@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include "app/jobs/run/choose_tree.h"
 #include "app/jobs/run/conversation_feed.h"
@@ -9,6 +11,7 @@
 #include "app/jobs/run/run_description.h"
 #include "app/jobs/run/run_file.h"
 #include "app/jobs/run/run_job.h"
+#include "app/jobs/run/run_parts.h"
 #include "app/jobs/run/run_plan.h"
 #include "app/jobs/run/run_telemetry.h"
 #include "base/clock.h"
@@ -16,6 +19,7 @@
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
 #include "kernels/backend.h"
+#include "storage/record_ids.h"
 
 namespace draftscope {
 namespace {
@@ -46,14 +50,94 @@ class LaterSteps : public RecordSink {
     int first_;
 };
 
-/// Ends the run in every consumer, also after an error.
-void end_run(RunContext& context, const RunRow& row, bool ok) {
-    const RunEnd how = !ok ? RunEnd::error : context.gate.cancelled() ? RunEnd::cancelled : RunEnd::ok;
-    const TimeNs now = monotonic_ns();
-    context.recorder.push(
-        RunEnded{row.id, how, now - row.started_monotonic, {row.id, now, utc_ns(), std::nullopt}});
-    context.recorder.flush();
+RunStarted start_record(const RunRow& row, const RunPlan& plan, const ModelCache& models) {
+    return {row,
+            models.vocabulary().vocab,
+            {row.id, row.started_monotonic, utc_ns() - plan.kept.duration, std::nullopt}};
 }
+
+RunEnded end_record(const RunRow& row, bool ok, bool cancelled) {
+    const RunEnd how = !ok ? RunEnd::error : cancelled ? RunEnd::cancelled : RunEnd::ok;
+    const TimeNs now = monotonic_ns();
+    return {row.id, how, now - row.started_monotonic, {row.id, now, utc_ns(), std::nullopt}};
+}
+
+CaptureOutput output_of(const RunRow& row, const Vocabulary& vocabulary, RowIds& ids, RecordSink& sink) {
+    return {&sink,    &ids,
+            row.id,   row.started_monotonic,
+            row.head, vocabulary.ranks.empty() ? nullptr : &vocabulary.ranks};
+}
+
+/// Decodes the conversations of one run of the capture, some of them at a time: two runs can take turns. A
+/// baseline uses no heads.
+struct RunDecoder {
+    RunDecoder(const RunRow& row, const RunPlan& plan, ModelCache& models, Drafter& drafter, RowIds& ids,
+               RecordSink& out, int first_step, CounterSession* counters, DebugGate& gate,
+               const RunHooks& hooks, const std::string& activity)
+        : steps(out, first_step),
+          telemetry(row, ids, steps, counters),
+          feed(models.target(), plan.conversations, plan.feed_settings(), hooks, activity),
+          session(models.target(), drafter, plan.baseline ? nullptr : models.head(),
+                  plan.baseline ? nullptr : models.full_head(), models.exec(),
+                  plan.decode_options(plan.baseline ? std::span<const ShadowHead>() : models.shadows()),
+                  output_of(row, models.vocabulary(), ids, telemetry.sink()), telemetry.phases(), gate) {
+        telemetry.phases().set_enabled(hooks.phases);
+    }
+    /// Decodes the next conversations, at most `count`.
+    Status decode(std::size_t count) {
+        feed.allow(count);
+        return session.run(feed);
+    }
+
+    LaterSteps steps;
+    RunTelemetry telemetry;
+    ConversationFeed feed;
+    DecodeSession session;
+};
+
+// Our default: the longest baseline that no option requests.
+constexpr double max_short_seconds = 3;
+
+/// The baseline of a run, which takes turns with it. A capture has one run after the other, so its records
+/// wait for the run's end.
+class Baseline : public RecordSink {
+  public:
+    explicit Baseline(RunPlan& its_plan, const RunHooks& run_hooks) : plan(its_plan) {
+        hooks.frontend = run_hooks.frontend;
+        hooks.phases = run_hooks.phases;
+        hooks.on_progress = run_hooks.on_progress;
+        if (plan.only_if_short) own_gate.emplace();
+    }
+    void push(Record record) override {
+        records.push_back(std::move(record));
+        if (own_gate && seconds(monotonic_ns() - began) > max_short_seconds) own_gate->cancel();
+    }
+    /// Passes the records on. Their ids become those that follow `next`.
+    void release(RowIds& next, RecordSink& out) {
+        const RowIds base = next;
+        for (Record& record : records) {
+            std::visit(
+                storage::IdWalk([&](RowId& id, RowId RowIds::*kind) { id += id == 0 ? 0 : base.*kind; }),
+                record);
+            out.push(std::move(record));
+        }
+        for (RowId RowIds::*kind :
+             {&RowIds::run, &RowIds::prompt, &RowIds::step, &RowIds::round, &RowIds::span, &RowIds::gpu_op})
+            next.*kind += ids.*kind;
+    }
+    bool ended() const { return plan.conversations.empty() || (decoder && decoder->feed.ended()); }
+
+    RunPlan& plan;
+    RunRow row;  ///< its id is 1 until the records are released
+    RowIds ids;
+    RunHooks hooks;
+    std::vector<Record> records;
+    std::optional<DebugGate> own_gate;  ///< ends a baseline that proves to be long
+    TimeNs began = 0;
+    std::unique_ptr<Drafter> drafter;
+    std::optional<RunDecoder> decoder;  ///< set from the first turn to the last
+    bool ok = true, cancelled = false;
+};
 
 }  // namespace
 
@@ -64,13 +148,13 @@ struct EngineHost::Impl {
 
     Status load(const RunPlan& plan, RunContext& context);
     TierChoice open_run_tier(const ResolvedRun& run);
-    Status take_earlier(RunPlan& plan, std::optional<RunPlan>& baseline, const RunContext& context);
+    Status take_earlier(const EarlierRuns& earlier, RunPlan& plan, std::optional<RunPlan>& baseline,
+                        const RunContext& context);
     int push_kept(const RunRow& row, RunPlan& plan, RunContext& context);
-    Result<std::vector<PromptReport>> record(const RunRow& row, RunPlan& plan, Drafter& drafter,
-                                             const std::string& activity, const RunHooks& hooks,
-                                             RunContext& context);
-    Status record_baseline(RunPlan& plan, RunContext& context);
-    Status record_run(RunPlan& plan, RunContext& context);
+    Status decode_baseline(Baseline& baseline, std::size_t count, RunContext& context);
+    void push_baseline(Baseline& baseline, RunContext& context);
+    Status take_turns(RunDecoder& own, Baseline* baseline, RunContext& context);
+    Status record_run(RunPlan& plan, std::optional<RunPlan>& baseline, RunContext& context);
 };
 
 EngineHost::EngineHost() : impl_(std::make_unique<Impl>()) {}
@@ -108,19 +192,17 @@ Status EngineHost::Impl::load(const RunPlan& plan, RunContext& context) {
 }
 
 /// Takes over what an earlier run completed, before the file of that run is replaced.
-Status EngineHost::Impl::take_earlier(RunPlan& plan, std::optional<RunPlan>& baseline,
-                                      const RunContext& context) {
-    const EarlierRuns* earlier = context.hooks.earlier;
-    EarlierRuns read;
-    if (const std::string path = EarlierRuns::find(plan.run.config.save);
-        plan.run.config.resume && !path.empty()) {
-        DS_ASSIGN(read, EarlierRuns::read(path));
-        earlier = &read;
-    }
-    if (earlier == nullptr) return {};
+Status EngineHost::Impl::take_earlier(const EarlierRuns& earlier, RunPlan& plan,
+                                      std::optional<RunPlan>& baseline, const RunContext& context) {
     const auto take = [&](RunPlan& one) {
-        return earlier->take(describe_run(one, models, context.report.tier, context.hooks.frontend, 0), one);
+        return earlier.take(describe_run(one, models, context.report.tier, context.hooks.frontend, 0), one);
     };
+    if (baseline && baseline->only_if_short)
+        for (const RunRecords& run : earlier.runs())
+            if (is_baseline(run.started.run)) {
+                plan.run.config.baseline = describe_part(run.started.run).conversations;
+                baseline = plan.make_baseline();
+            }
     if (baseline) DS_TRY(take(*baseline));
     return take(plan);
 }
@@ -133,107 +215,145 @@ int EngineHost::Impl::push_kept(const RunRow& row, RunPlan& plan, RunContext& co
             return std::holds_alternative<StepRecord>(one);
         }));
     push_joined(std::exchange(plan.kept.parts, {}), row.id, ids, context.recorder);
-    if (plan.conversations.empty()) return steps;
-    context.file.release_earlier();
-    if (context.hooks.on_decoding) context.hooks.on_decoding();
     return steps;
 }
 
-/// Decodes the conversations of `plan` as a run of the capture, with the loaded heads if `drafter` uses one.
-Result<std::vector<PromptReport>> EngineHost::Impl::record(const RunRow& row, RunPlan& plan, Drafter& drafter,
-                                                           const std::string& activity, const RunHooks& hooks,
-                                                           RunContext& context) {
-    const Vocabulary& vocabulary = models.vocabulary();
-    context.recorder.push(RunStarted{
-        row, vocabulary.vocab, {row.id, row.started_monotonic, utc_ns() - plan.kept.duration, std::nullopt}});
-    LaterSteps steps(context.recorder, push_kept(row, plan, context));
-    RunTelemetry telemetry(row, ids, steps, context.counters.get());
-    telemetry.phases().set_enabled(hooks.phases);
-    telemetry.phases().set_observer(&context.gate);
-    CaptureOutput output;
-    output.sink = &telemetry.sink();
-    output.ids = &ids;
-    output.run_id = row.id;
-    output.run_start = row.started_monotonic;
-    output.head_text = row.head;
-    output.ranks = vocabulary.ranks.empty() ? nullptr : &vocabulary.ranks;
-    const bool heads = !plan.baseline;
-    const auto shadows = heads ? models.shadows() : std::span<const ShadowHead>();
-    DecodeSession session(models.target(), drafter, heads ? models.head() : nullptr,
-                          heads ? models.full_head() : nullptr, models.exec(), plan.decode_options(shadows),
-                          output, telemetry.phases(), context.gate);
-    ConversationFeed feed(models.target(), plan.conversations, plan.feed_settings(), hooks, activity);
-    const Status decoded = session.run(feed);
-    telemetry.finish();
-    if (!decoded.ok()) return decoded.error();
-    std::vector<PromptReport> reports = feed.take_reports();
-    reports.insert(reports.end(), plan.kept.reports.begin(), plan.kept.reports.end());
-    std::sort(reports.begin(), reports.end(),
-              [](const PromptReport& a, const PromptReport& b) { return a.ordinal < b.ordinal; });
-    return reports;
+/// Decodes the next conversations of the baseline, which no pause holds. Drops one that proves to be long.
+Status EngineHost::Impl::decode_baseline(Baseline& baseline, std::size_t count, RunContext& context) {
+    baseline.cancelled = context.gate.cancelled();
+    if (!baseline.decoder && baseline.cancelled) return {};
+    DebugGate& gate = baseline.own_gate ? *baseline.own_gate : context.gate;
+    gate.set_enabled(false);
+    if (!baseline.decoder) {
+        DS_ASSIGN(baseline.drafter,
+                  make_drafter(std::string(plain_drafter), "", models.target(), models.exec()));
+        baseline.began = monotonic_ns();
+        baseline.decoder.emplace(baseline.row, baseline.plan, models, *baseline.drafter, baseline.ids,
+                                 baseline, 0, context.counters.get(), gate, baseline.hooks,
+                                 "autoregressive baseline: prompt");
+    }
+    if (baseline.hooks.on_progress) baseline.hooks.on_progress(-1, "autoregressive baseline");
+    const Status decoded = baseline.decoder->decode(count);
+    baseline.ok = decoded.ok();
+    baseline.cancelled = context.gate.cancelled();
+    context.gate.set_enabled(true);
+    if (!baseline.own_gate || !gate.cancelled()) return decoded;
+    baseline.decoder.reset();
+    baseline.plan.conversations.clear();
+    return decoded;
 }
 
-/// Decodes the conversations of a baseline without a drafter, as a separate run of the capture.
-Status EngineHost::Impl::record_baseline(RunPlan& baseline, RunContext& context) {
-    DS_ASSIGN(const auto drafter,
-              make_drafter(std::string(plain_drafter), "", models.target(), models.exec()));
-    const RunHooks& hooks = context.hooks;
-    RunHooks quiet;
-    quiet.frontend = hooks.frontend;
-    quiet.phases = hooks.phases;
-    quiet.on_progress = hooks.on_progress;
-    if (hooks.on_progress) hooks.on_progress(0, "autoregressive baseline");
-    const RunRow row = describe_run(baseline, models, context.report.tier, hooks.frontend, ++ids.run);
-    const auto decoded = record(row, baseline, *drafter, "autoregressive baseline: prompt", quiet, context);
-    end_run(context, row, decoded.ok());
-    return decoded.ok() ? Status() : decoded.error();
+/// Passes on what was kept and decoded of the baseline, as a run.
+void EngineHost::Impl::push_baseline(Baseline& baseline, RunContext& context) {
+    if (!baseline.decoder && baseline.plan.kept.parts.empty()) return;
+    if (baseline.decoder) baseline.decoder->telemetry.finish();
+    baseline.decoder.reset();
+    baseline.row.id += ids.run;
+    context.recorder.push(start_record(baseline.row, baseline.plan, models));
+    LaterSteps steps(context.recorder, push_kept(baseline.row, baseline.plan, context));
+    baseline.release(ids, steps);
+    context.recorder.push(end_record(baseline.row, baseline.ok, baseline.cancelled));
+    context.recorder.flush();
 }
 
-/// Decodes the run itself and completes its report.
-Status EngineHost::Impl::record_run(RunPlan& plan, RunContext& context) {
+/// Decodes the run's conversations, in turns with those of the baseline. The one that is first in a turn is
+/// second in the next, so that a drift of the machine's speed affects both.
+Status EngineHost::Impl::take_turns(RunDecoder& own, Baseline* baseline, RunContext& context) {
+    constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+    context.gate.set_enabled(true);
+    if (baseline == nullptr) return own.decode(all);
+    // A batch shrinks at the end of a turn, so it has few of them.
+    const auto batch = static_cast<std::size_t>(baseline->plan.run.config.batch);
+    const std::size_t turn = batch == 1 ? 1 : std::max(batch, (baseline->plan.conversations.size() + 1) / 2);
+    for (bool own_first = true; !own.feed.ended() && !baseline->ended() && !context.gate.cancelled();
+         own_first = !own_first)
+        for (const bool is_own : {own_first, !own_first}) {
+            if (baseline->own_gate && own.feed.prefill_seconds() > max_short_seconds) return own.decode(all);
+            DS_TRY(is_own ? own.decode(turn) : decode_baseline(*baseline, turn, context));
+        }
+    // A continued run may have less to decode than its baseline.
+    if (!baseline->ended()) DS_TRY(decode_baseline(*baseline, all, context));
+    return own.decode(all);
+}
+
+/// Decodes the run itself with its baseline and completes its report.
+Status EngineHost::Impl::record_run(RunPlan& plan, std::optional<RunPlan>& baseline_plan,
+                                    RunContext& context) {
     RunReport& report = context.report;
+    std::optional<Baseline> baseline;
+    if (baseline_plan) {
+        baseline.emplace(*baseline_plan, context.hooks);
+        baseline->row =
+            describe_run(*baseline_plan, models, report.tier, report.frontend, ++baseline->ids.run);
+    }
+    // Two runs can't share what a higher tier records: the baseline comes first.
+    const bool first = baseline && report.tier.used != Tier::t0;
+    if (first) {
+        const Status decoded = decode_baseline(*baseline, baseline_plan->conversations.size(), context);
+        push_baseline(*baseline, context);
+        DS_TRY(decoded);
+    }
     const RunRow row = describe_run(plan, models, report.tier, report.frontend, ++ids.run);
     report.run_id = row.id;
-    auto decoded = record(row, plan, models.drafter(), "prompt", context.hooks, context);
+    context.recorder.push(start_record(row, plan, models));
+    const int kept_steps = push_kept(row, plan, context);
+    if (!plan.conversations.empty()) {
+        context.file.release_earlier();
+        if (context.hooks.on_decoding) context.hooks.on_decoding();
+    }
+    Status outcome;
+    {
+        RunDecoder own(row, plan, models, models.drafter(), ids, context.recorder, kept_steps,
+                       context.counters.get(), context.gate, context.hooks, "prompt");
+        outcome = take_turns(own, first || !baseline ? nullptr : &*baseline, context);
+        own.telemetry.finish();
+        report.prompts = own.feed.take_reports();
+    }
+    report.prompts.insert(report.prompts.end(), plan.kept.reports.begin(), plan.kept.reports.end());
+    std::ranges::sort(report.prompts, {}, &PromptReport::ordinal);
     report.pinned_workers = models.exec().pinned();
     if (const kernels::Backend* device = models.exec().device()) report.gpu = device->stats();
     report.cancelled = context.gate.cancelled();
-    Status outcome = decoded.ok() ? Status() : decoded.error();
-    if (decoded.ok()) report.prompts = std::move(*decoded);
     if (outcome.ok() && !report.cancelled) {
         DS_ASSIGN(report.exact, check_fast_run(plan.run, models.target(), models.exec(), plan.conversations,
                                                report.prompts));
     }
-    end_run(context, row, outcome.ok());
+    context.recorder.push(end_record(row, outcome.ok(), report.cancelled));
+    context.recorder.flush();
+    if (baseline) push_baseline(*baseline, context);
     return outcome;
 }
 
-Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, DebugGate& gate,
+Result<RunReport> EngineHost::run(const RunConfig& requested, Recorder& recorder, DebugGate& gate,
                                   const RunHooks& hooks) {
+    RunConfig config = requested;
+    EarlierRuns read;
+    if (const std::string path = config.resume ? EarlierRuns::find(config.save) : ""; !path.empty()) {
+        DS_ASSIGN(read, EarlierRuns::read(path));
+        if (config.tree == "auto" || config.tree == quick_tree) read.keep_choice(config);
+    }
+    const EarlierRuns& earlier = hooks.earlier != nullptr ? *hooks.earlier : read;
     DS_ASSIGN(RunPlan plan, make_run_plan(config, hooks));
     RunFile file(plan.run.config, recorder);
     DS_TRY(file.prepare());
     RunContext context{recorder, gate, hooks, file};
     context.report.planned_prompts = plan.prompts();
     context.report.frontend = hooks.frontend;
+    context.report.demo_model = plan.run.demo_model;
     DS_TRY(impl_->load(plan, context));
     if (hooks.on_started) hooks.on_started();
 
     gate.set_enabled(false);  // preparation is never held
     if (plan.run.auto_tree) {
         DS_TRY(choose_tree(plan, impl_->models, gate, hooks, context.report));
-        if (hooks.on_chosen) hooks.on_chosen(plan.chosen_config());
+        if (hooks.only_choose) return std::move(context.report);
     }
     DS_TRY(warn_of_overlap(plan));
-    std::optional<RunPlan> baseline;
-    if (plan.wants_baseline()) baseline = plan.make_baseline();
-    DS_TRY(impl_->take_earlier(plan, baseline, context));
+    std::optional<RunPlan> baseline = plan.make_baseline();
+    DS_TRY(impl_->take_earlier(earlier, plan, baseline, context));
     context.report.resumed_conversations = plan.kept.conversations;
     DS_TRY(file.start());
-    if (baseline) DS_TRY(impl_->record_baseline(*baseline, context));
-    gate.set_enabled(true);
-
-    const Status recorded = impl_->record_run(plan, context);
+    const Status recorded = impl_->record_run(plan, baseline, context);
     if (recorded.ok()) file.release_earlier();
     file.close(context.report);
     if (!recorded.ok()) return recorded.error();

@@ -69,12 +69,10 @@ void ModelCache::note_gpu(const kernels::DeviceInfo& info) {
 }
 
 /// Creates the back end. Models on a device are released before the device.
-Status ModelCache::load_exec(const ResolvedRun& run, const RunHooks& hooks) {
+Status ModelCache::load_exec(const ResolvedRun& run) {
     const RunConfig& config = run.config;
-    const int cores = usable_cores();
-    const int usual = hooks.frontend == "gui" ? std::max(1, cores - 1) : cores;
     const bool cuda = config.backend == "cuda";
-    const ExecKey key{config.backend, config.threads > 0 ? config.threads : usual, config.pin,
+    const ExecKey key{config.backend, config.threads > 0 ? config.threads : usable_cores(), config.pin,
                       cuda && config.gpu_graphs, cuda && config.l2_window};
     if (exec_.holds(key)) return {};
     if (cuda || exec_.key.backend == "cuda") drop_target();
@@ -94,7 +92,7 @@ Status ModelCache::load_exec(const ResolvedRun& run, const RunHooks& hooks) {
 }
 
 Status ModelCache::load_target(const ResolvedRun& run, const RunHooks& hooks) {
-    DS_TRY(load_exec(run, hooks));
+    DS_TRY(load_exec(run));
     if (kernels::Backend* device = exec().device()) DS_TRY(device->use_cublaslt(run.library_rows));
     const TargetKey key{run.config.model, run.config.precision, run.config.backend};
     if (!target_.holds(key)) {

@@ -73,7 +73,7 @@ class ModelCache {
     };
 
     Status load_all(const ResolvedRun& run, const RunHooks& hooks);
-    Status load_exec(const ResolvedRun& run, const RunHooks& hooks);
+    Status load_exec(const ResolvedRun& run);
     Status load_target(const ResolvedRun& run, const RunHooks& hooks);
     Status load_shadows(const ResolvedRun& run);
     void drop_target();

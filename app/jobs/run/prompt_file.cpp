@@ -1,12 +1,18 @@
 #include "app/jobs/run/prompt_file.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "app/jobs/replay/replay_job.h"
 #include "base/hash.h"
 #include "base/utf8.h"
+#include "engine/heads/artefact.h"
+#include "profiler/stats/bench_table.h"
 
 namespace draftscope {
 namespace {
@@ -64,7 +70,10 @@ Result<Conversation> parse_line(const json& line, std::size_t ordinal, const std
     }
     const auto turns = line.find("turns");
     if (turns == line.end() || !turns->is_array() || turns->empty()) {
-        return bad_input("{}: needs a prompt or a non-empty list turns", where);
+        std::string found;
+        for (const auto& [key, value] : line.items()) found += (found.empty() ? "" : ", ") + key;
+        return bad_input("{}: has {}; needs a prompt or a non-empty list turns, as {}", where,
+                         found.empty() ? "no field" : found, example_line);
     }
     for (const json& turn : *turns) {
         if (!turn.is_string()) return bad_input("{}: an entry of turns is not a string", where);
@@ -74,18 +83,25 @@ Result<Conversation> parse_line(const json& line, std::size_t ordinal, const std
     return made;
 }
 
+/// Takes from the papers' tasks in turn, and within a task from its categories in turn.
 std::vector<Conversation> select_balanced(std::vector<Conversation> all, std::size_t limit) {
-    std::vector<std::string> categories;
+    std::map<std::string, int> in_category;
+    std::vector<int> turn;  // of each conversation, its place in its category
+    std::vector<std::string> tasks;
     std::vector<std::vector<std::size_t>> members;
     for (std::size_t i = 0; i < all.size(); ++i) {
-        const auto found = std::find(categories.begin(), categories.end(), all[i].category);
-        const std::size_t c = found - categories.begin();
-        if (found == categories.end()) {
-            categories.push_back(all[i].category);
+        turn.push_back(in_category[all[i].category]++);
+        const std::string task = task_of_category(all[i].category);
+        const auto found = std::find(tasks.begin(), tasks.end(), task);
+        const std::size_t t = found - tasks.begin();
+        if (found == tasks.end()) {
+            tasks.push_back(task);
             members.emplace_back();
         }
-        members[c].push_back(i);
+        members[t].push_back(i);
     }
+    for (std::vector<std::size_t>& member : members)
+        std::ranges::stable_sort(member, {}, [&](std::size_t i) { return turn[i]; });
     std::vector<std::size_t> chosen;
     for (std::size_t pass = 0; chosen.size() < limit; ++pass) {
         const std::size_t before = chosen.size();
@@ -117,12 +133,49 @@ std::string hash_prompts(const std::vector<Conversation>& conversations) {
     for (const Conversation& one : conversations) {
         add(one.id);
         if (!one.system.empty()) add("system " + one.system);
-        for (const std::string& turn : one.turns) add(turn);
+        for (std::size_t turn = 0; turn < one.turns.size(); ++turn)
+            add(one.recording ? fmt::format("{}", fmt::join(one.recorded_tokens(turn), " "))
+                              : one.turns[turn]);
     }
     return fmt::format("{:016x}", fnv1a(text));
 }
 
+Result<std::vector<Conversation>> read_recorded_prompts(const std::string& path) {
+    DS_ASSIGN(const auto recording, DecodeRecording::open(path));
+    const std::vector<std::size_t> place = conversation_of_prompts(recording->prompts());
+    std::vector<Conversation> all(place.empty() ? 0 : *std::ranges::max_element(place) + 1);
+    for (std::size_t p = 0; p < place.size(); ++p) {
+        const RecordedPrompt& prompt = recording->prompts()[p];
+        Conversation& one = all[place[p]];
+        one.id = prompt.id;
+        one.category = prompt.category;
+        one.recording = recording;
+        one.recorded.push_back(p);
+        one.turns.emplace_back();
+    }
+    return all;
+}
+
+std::vector<Conversation> select(std::vector<Conversation> all, int limit, bool balanced) {
+    const std::size_t wanted = limit > 0 ? limit : all.size();
+    if (balanced) all = select_balanced(std::move(all), wanted);
+    if (all.size() > wanted) all.resize(wanted);
+    number(all);
+    return all;
+}
+
 }  // namespace
+
+std::vector<TokenId> Conversation::recorded_tokens(std::size_t turn) const {
+    const RecordedPrompt& prompt = recording->prompts()[recorded[turn]];
+    std::vector<TokenId> tokens = recording->tokens(prompt);
+    tokens.resize(prompt.prompt_tokens);
+    return tokens;
+}
+
+std::string Conversation::hash() const {
+    return recording ? recording->prompts()[recorded.front()].hash : prompt_hash(turns.front());
+}
 
 Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool balanced) {
     std::error_code error;
@@ -141,17 +194,20 @@ Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int 
         all.push_back(std::move(conversation));
     }
     if (all.empty()) return bad_input("prompt file {}: contains no prompt", path);
-    const std::size_t wanted = limit > 0 ? limit : all.size();
-    if (balanced) all = select_balanced(std::move(all), wanted);
-    if (all.size() > wanted) all.resize(wanted);
-    number(all);
-    return all;
+    return select(std::move(all), limit, balanced);
 }
 
 Result<PromptSet> read_prompts(const RunConfig& config) {
     PromptSet set;
+    std::error_code error;
     if (config.prompts_file.empty()) {
         set.conversations = {Conversation{"0", "", {config.prompt}, ""}};
+    } else if (std::filesystem::exists(config.prompts_file + "/trace.json", error)) {
+        if (config.raw || !config.system.empty())
+            return bad_input("--prompts {}: a recording has whole prompts; leave out --raw and --system",
+                             config.prompts_file);
+        DS_ASSIGN(set.conversations, read_recorded_prompts(config.prompts_file));
+        set.conversations = select(std::move(set.conversations), config.limit, config.balanced);
     } else {
         DS_ASSIGN(set.conversations, read_prompt_file(config.prompts_file, config.limit, config.balanced));
     }

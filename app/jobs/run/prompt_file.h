@@ -1,10 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "app/jobs/commands/commands.h"
 #include "base/result.h"
+#include "engine/recording/recording.h"
 
 namespace draftscope {
 
@@ -16,6 +18,12 @@ struct Conversation {
     std::string system;     ///< turn before the first, "" = the chat template's own, if any
     int index = 0;          ///< in the selected set, from 0; the same in every shard of it
     int first_ordinal = 0;  ///< of its first turn among the turns of the set
+    /// With a recording, a turn's tokens are those of its prompt `recorded[turn]`, and its text is empty.
+    std::shared_ptr<const DecodeRecording> recording = {};
+    std::vector<std::size_t> recorded = {};
+
+    std::vector<TokenId> recorded_tokens(std::size_t turn) const;
+    std::string hash() const;  ///< prompt_hash() of the first turn; "" = unknown
 };
 /// The conversations of a run.
 struct PromptSet {
@@ -25,12 +33,12 @@ struct PromptSet {
 };
 
 /// Reads JSONL with `prompt` or `turns[]` per line; Spec-Bench, HumanEval and GSM8K files load unchanged.
-/// Lines of the latter two get the categories "HumanEval" and "GSM8K". `limit` 0 = all. `stratify` selects
-/// from the categories in turn; the result is in file order.
+/// Lines of the latter two get the categories "HumanEval" and "GSM8K". `limit` 0 = all. `balanced` selects
+/// from the tasks of task_of_category() in turn; the result is in file order.
 Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool balanced);
 
-/// Returns the prompts that `config` selects: its prompt, or the shard of its file. A shard without
-/// conversations is bad_input.
+/// Returns the prompts that `config` selects: its prompt, or the shard of its file or recording. A shard
+/// without conversations is bad_input.
 Result<PromptSet> read_prompts(const RunConfig& config);
 
 }  // namespace draftscope

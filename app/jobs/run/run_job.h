@@ -36,6 +36,8 @@ struct RunReport {
     int pilot_rounds = 0;                   ///< rounds that --tree auto or quick decoded to choose
     /// Forecasts of --tree auto or quick, best first. The first was chosen, or none if quick expects no gain.
     std::vector<SweepSetting> forecasts;
+    bool kept_forecast = false;  ///< they are those of an earlier start
+    bool demo_model = false;
     TierChoice tier;
     CuptiProbe cupti;  ///< state of CUPTI; empty text if the run did not request CUPTI
     std::optional<kernels::BackendStats> gpu;  ///< how the run used its GPU; absent on the CPU
@@ -52,12 +54,14 @@ class EarlierRuns;
 /// Callbacks and options of the caller of a run.
 struct RunHooks {
     std::function<void(std::string_view piece)> on_text;
+    /// Called before a prompt's text if the run has several prompts: "prompt 3, id q81, turn 2".
+    std::function<void(const std::string& title)> on_title;
     std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
-    /// Called under --tree auto or quick once decided: the config with drafter, head and tree named.
-    std::function<void(const RunConfig& chosen)> on_chosen;
+    bool only_choose = false;  ///< under --tree auto or quick: return with the forecasts, without a run
     std::function<void()> on_started;  ///< everything is loaded; decoding begins
     std::string frontend = "cli";
-    bool phases = true;  ///< false: phases are not timed (to measure the cost of timing)
+    bool use_kept_forecast = false;  ///< --tree quick takes the forecast of an earlier start, if there is one
+    bool phases = true;              ///< false: phases are not timed (to measure the cost of timing)
     /// Range within the conversations that the config selects; a count of 0 = all from the first.
     int first_conversation = 0, conversations = 0;
     const EarlierRuns* earlier = nullptr;  ///< its complete conversations are not decoded again

@@ -9,9 +9,13 @@
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
 #include "engine/heads/artefact.h"
+#include "profiler/stats/bootstrap.h"
 
 namespace draftscope {
 namespace {
+
+/// Time that a run of few conversations may take to follow its texts with the full head; our default.
+constexpr TimeNs max_full_shadow_ns = 1000 * ns_per_ms;
 
 void keep_window(std::vector<Conversation>& conversations, const RunHooks& hooks) {
     const auto first = std::min(static_cast<std::size_t>(hooks.first_conversation), conversations.size());
@@ -40,17 +44,17 @@ std::size_t RunPlan::prompts() const {
     return sum;
 }
 
-bool RunPlan::wants_baseline() const {
-    const bool any = std::any_of(conversations.begin(), conversations.end(),
-                                 [&](const Conversation& one) { return one.index < run.config.baseline; });
-    return any && find_drafter(run.drafter_id)->drafts;
-}
-
-RunPlan RunPlan::make_baseline() const {
+std::optional<RunPlan> RunPlan::make_baseline() const {
+    if (!find_drafter(run.drafter_id)->drafts) return std::nullopt;
+    const bool free = run.config.baseline == short_baseline;
+    // Higher tiers compare no speeds, and shards would differ in what they hold.
+    if (free && (run.tier != Tier::t0 || !run.config.shard.whole())) return std::nullopt;
     RunPlan plain = *this;
     plain.baseline = true;
-    plain.total = std::min(total, run.config.baseline);
+    plain.only_if_short = free;
+    plain.total = std::min(total, free ? run.config.batch : run.config.baseline);
     std::erase_if(plain.conversations, [&](const Conversation& one) { return one.index >= plain.total; });
+    if (plain.conversations.empty()) return std::nullopt;
     ResolvedRun& settings = plain.run;
     settings.drafter_id = plain_drafter;
     settings.drafter_path.clear();
@@ -75,15 +79,6 @@ RunPlan RunPlan::make_baseline() const {
     return plain;
 }
 
-RunConfig RunPlan::chosen_config() const {
-    RunConfig config = run.config;
-    const bool drafts = find_drafter(run.drafter_id)->drafts;
-    if (!drafts) config.drafter = run.drafter_id;
-    config.head = drafts && run.head ? to_text(*run.head) : RunConfig().head;
-    config.tree = drafts ? to_text(run.tree) : RunConfig().tree;
-    return config;
-}
-
 DecodeOptions RunPlan::decode_options(std::span<const ShadowHead> shadows) const {
     const RunConfig& config = run.config;
     DecodeOptions options;
@@ -98,6 +93,9 @@ DecodeOptions RunPlan::decode_options(std::span<const ShadowHead> shadows) const
     const bool has_full_shadow =
         std::any_of(shadows.begin(), shadows.end(), [](const ShadowHead& s) { return is_full_head(s.text); });
     options.calibration_rounds = has_full_shadow || run.acceptance ? 0 : config.calibration_rounds;
+    // Fewer conversations have too few calibration rounds to compare with the full head.
+    if (options.calibration_rounds > 0 && config.batch == 1 && total < static_cast<int>(min_conversations))
+        options.full_shadow_ns = max_full_shadow_ns;
     options.shadows.assign(shadows.begin(), shadows.end());
     if (run.gpu && run.tier == Tier::t0) options.span_interval = device_span_interval;
     return options;
@@ -113,8 +111,7 @@ ConversationFeed::Settings RunPlan::feed_settings() const {
 Status warn_of_overlap(const RunPlan& plan) {
     if (!plan.run.head) return {};
     std::vector<std::string> hashes;
-    for (const Conversation& conversation : plan.conversations)
-        hashes.push_back(prompt_hash(conversation.turns.front()));
+    for (const Conversation& conversation : plan.conversations) hashes.push_back(conversation.hash());
     const auto warn = [&](const ResolvedRun& run) {
         const std::string warning = overlap_warning(*run.head, run.artefacts, hashes, "the run");
         if (!warning.empty()) log_warning("{}", warning);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,18 +30,16 @@ inline constexpr int device_span_interval = 16;
 struct RunPlan {
     ResolvedRun run;
     std::vector<Conversation> conversations;
-    int total = 0;             ///< conversations of the run in all its shards
-    std::string prompts_hash;  ///< PromptSet::hash
-    bool baseline = false;     ///< the autoregressive reference of the run that follows
-    std::string bench;         ///< RunHooks::bench
-    KeptRun kept;              ///< decoded already; `conversations` has the others
+    int total = 0;               ///< conversations of the run in all its shards
+    std::string prompts_hash;    ///< PromptSet::hash
+    bool baseline = false;       ///< the autoregressive reference of a run
+    bool only_if_short = false;  ///< a baseline that is left out if it takes seconds
+    std::string bench;           ///< RunHooks::bench
+    KeptRun kept;                ///< decoded already; `conversations` has the others
 
     std::size_t prompts() const;  ///< turns of all conversations
-    bool wants_baseline() const;
-    /// Returns the plan that decodes the first conversations without a drafter.
-    RunPlan make_baseline() const;
-    /// Returns the config with the choice of --tree auto or quick, as a user would write it.
-    RunConfig chosen_config() const;
+    /// Returns the plan that decodes the first conversations without a drafter; absent if none is wanted.
+    std::optional<RunPlan> make_baseline() const;
     DecodeOptions decode_options(std::span<const ShadowHead> shadows) const;
     ConversationFeed::Settings feed_settings() const;
 };

@@ -59,7 +59,7 @@ class AutotuneSink final : public RecordSink {
                 nodes.push_back({node.parent, node.depth, node.cum_logprob, node.accepted});
             if (!nodes.empty()) rounds.push_back(std::move(nodes));
         }
-        if (step->step.excluded != Excluded::no) return;
+        if (!step->step.time_counts()) return;
         double verify = 0, levels = 0;
         for (const SpanRow& span : step->spans) {
             if (span.nesting > 0 || span.lane != 0) continue;
@@ -88,6 +88,7 @@ Status decode(const AutotuneInputs& inputs, const AutotuneHead& head, const Tree
     options.tree = tree;
     options.max_new = std::min(options.max_new, tokens);
     options.calibration_rounds = 0;
+    options.full_shadow_ns = 0;
     options.shadows.clear();
     options.span_interval = 1;  // a pilot is short
     RowIds ids;
@@ -236,8 +237,11 @@ Status TreeAutotuner::costs(const AutotuneHead& head, std::span<const TreeAccept
         DS_ASSIGN(verify_, time_verifications(inputs_, conversations_.front(), largest.nodes, quick_repeats));
     }
     rounds_ += static_cast<int>(sink.rounds.size());
-    for (const TreeAcceptance& one : known)
-        add(forecast_tree(one.tree, one.tau, {verify_, sink.cost(), sink.cost()}), head.text);
+    for (const TreeAcceptance& one : known) {
+        SweepSetting forecast = forecast_tree(one.tree, 1, {verify_, sink.cost(), sink.cost()});
+        forecast.units = one.units;
+        add(std::move(forecast), head.text);
+    }
     sort();
     return {};
 }

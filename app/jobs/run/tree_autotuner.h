@@ -43,8 +43,8 @@ class TreeAutotuner {
     /// Measures chains, or grown trees, under `head`. Does nothing after the gate is cancelled.
     Status chains(const AutotuneHead& head);
     Status trees(const AutotuneHead& head);
-    /// --tree quick: forecasts the trees of `known`, whose tau is given, from the times of a few rounds.
-    /// Takes about 0.1 s per head on the demo model.
+    /// --tree quick: forecasts the trees of `known`, whose acceptance is given, from the times of a few
+    /// rounds. Takes about 0.1 s per head on the demo model.
     Status costs(const AutotuneHead& head, std::span<const TreeAcceptance> known);
     int rounds() const { return rounds_; }
     /// Returns the forecasts, fastest first. Empty if nothing could be drafted; the default tree then

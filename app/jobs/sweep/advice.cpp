@@ -193,7 +193,9 @@ std::string how_sure(const SweepReport& report, const SettingChoice& choice) {
             choice.conversations, choice.same_choice,
             choice.speedup.interval->contains(1) ? " It does not exclude plain decoding." : "");
     const SweepSetting& chosen = report.settings[choice.chosen];
-    if (!chosen.exact) text += " Its acceptance is an estimate.";
+    if (report.profile.is_uncontrolled()) text += fmt::format(" Of the profile, {}.", no_control_text);
+    if (!chosen.exact)
+        text += fmt::format(" Its acceptance is an estimate: {}.", fmt::join(report.estimates, "; "));
     if (chosen.extrapolated) text += " Its cost lies outside of what the profile measured.";
     return text;
 }
@@ -258,19 +260,23 @@ Advice advise(const SweepReport& report, const std::string& model) {
     const SweepSetting& chosen = report.settings[out.choice.chosen];
     const Estimate& speedup = out.choice.speedup;
     out.changes = Changes(report, out.choice).run();
-    const std::string model_option = model.empty() ? std::string() : fmt::format(" --model {}", model);
+    std::string with;  // what the prediction is for
+    if (!model.empty()) with += fmt::format(" --model {}", model);
+    if (!report.profile.precision.empty()) with += fmt::format(" --precision {}", report.profile.precision);
+    if (report.profile.threads > 0) with += fmt::format(" --threads {}", report.profile.threads);
+    if (report.temperature > 0) with += fmt::format(" --temperature {:g}", report.temperature);
     if (speedup.value <= 1) {
         out.summary = fmt::format(
             "Decode without a drafter: the best of {} settings, {}, is predicted at {} of plain decoding.{}",
             report.settings.size(), short_name(chosen), times(speedup), how_sure(report, out.choice));
-        out.run_line = fmt::format("draftscope run{} --drafter none", model_option);
+        out.run_line = fmt::format("draftscope run{} --drafter none", with);
         return out;
     }
     out.summary = fmt::format("Use {}: predicted {} plain decoding at batch {}. Reason: {}.{}{}",
                               short_name(chosen), times(speedup), batch, reason(chosen, report.settings),
                               how_sure(report, out.choice), others(report, out.choice));
     const std::string head = chosen.head.empty() ? std::string() : fmt::format(" --head {}", chosen.head);
-    out.run_line = fmt::format("draftscope run{} --drafter {}{} --tree {}", model_option, chosen.drafter,
+    out.run_line = fmt::format("draftscope run{} --drafter {}{} --tree {}", with, chosen.drafter,
                                head, chosen.tree);
     if (batch > 1) out.run_line += fmt::format(" --batch {}", batch);
     const auto tree = parse_tree_spec(chosen.tree);

@@ -156,6 +156,7 @@ void pool_about(const std::vector<SweepShard>& shards, SweepReport& report) {
     report.recording = first.recording;
     report.max_new = first.max_new;
     report.temperature = first.temperature;
+    report.artefacts = first.run.artefacts;
     for (std::size_t c = 0; c < report.conversations; ++c) {
         const std::vector<std::string>& part = shards[c % shards.size()].about.categories;
         const std::size_t place = c / shards.size();

@@ -34,7 +34,13 @@ Status price_setting(const MachineProfile& profile, double plain_context, SweepS
     setting.plain_ms = plain.total_ms();
     setting.extrapolated = cost.extrapolated || plain.extrapolated;
     setting.cost_error.reset();
-    if (cost.error_ms && setting.round_ms > 0) setting.cost_error = *cost.error_ms / setting.round_ms;
+    setting.speedup_error.reset();
+    if (!cost.error_ms || setting.round_ms <= 0) return {};
+    setting.cost_error = *cost.error_ms / setting.round_ms;
+    setting.speedup_error =
+        profile.controls.empty()
+            ? setting.cost_error
+            : std::optional(ratio_error(cost.curves, cost.total_ms(), plain.curves, plain.total_ms()));
     return {};
 }
 

@@ -12,6 +12,7 @@
 #include "app/jobs/sweep/pricing.h"
 #include "app/jobs/sweep/sweep_about.h"
 #include "engine/draft/registry.h"
+#include "engine/recording/recording_info.h"
 
 namespace draftscope {
 namespace {
@@ -25,19 +26,21 @@ void set_estimate(const Estimate& from, double& value, double& low, double& high
     high = from.interval ? from.interval->high : none;
 }
 
-/// Parses [[rounds, committed, positions], ...]. Older files lack the positions.
+/// Parses [[rounds, committed, positions, accepted], ...]. Older files lack the last two, or the last.
 Result<std::vector<SweepUnit>> parse_units(const std::string& text) {
     const json list = json::parse(text, nullptr, false);
     std::vector<SweepUnit> units;
     for (const json& one : list.is_array() ? list : json::array()) {
-        if (!one.is_array() || (one.size() != 2 && one.size() != 3) ||
+        if (!one.is_array() || one.size() < 2 || one.size() > 4 ||
             !std::ranges::all_of(one, [](const json& number) { return number.is_number(); }))
             break;
-        units.push_back(
-            {one[0].get<double>(), one[1].get<double>(), one.size() == 3 ? one[2].get<double>() : 0.0});
+        const auto value = [&](std::size_t i, double absent) {
+            return i < one.size() ? one[i].get<double>() : absent;
+        };
+        units.push_back({value(0, 0), value(1, 0), value(2, 0), value(3, -1)});
     }
     if (!list.is_array() || units.size() != list.size())
-        return bad_input("table sweep: units is {}, expected [[rounds, committed, positions], ...]",
+        return bad_input("table sweep: units is {}, expected [[rounds, committed, positions, accepted], ...]",
                          text.substr(0, 40));
     return units;
 }
@@ -110,8 +113,25 @@ std::optional<std::size_t> find_usual(const SweepView& view, const std::string& 
     return std::nullopt;
 }
 
+/// Returns a run of the sweep's model and of its recording's prompts, as they were recorded.
+RunConfig recorded_run(const SweepAbout& about) {
+    RunConfig run = about.run;
+    run.model = about.model;
+    run.prompts_file = about.recording;
+    run.max_new = about.max_new > 0 ? about.max_new : run.max_new;
+    run.temperature = about.temperature;
+    const auto info = read_recording_info(about.recording + "/trace.json");
+    if (!info.ok()) return run;  // the run itself reports a missing recording
+    run.top_p = info->sampling.top_p;
+    run.top_k = info->sampling.top_k;
+    run.seed = info->sampling.seed;
+    run.ignore_eos = info->ignore_eos;
+    return run;
+}
+
 /// Sets what describes the sweep of a view whose settings and rows are set.
 void set_about(SweepAbout about, SweepView& view) {
+    view.run = recorded_run(about);
     view.recording = std::move(about.recording);
     view.model = std::move(about.model);
     view.costs = std::move(about.costs);
@@ -230,7 +250,7 @@ Status save_sweep(const std::string& path, const SweepReport& report, const std:
         row.on_front = one.on_front;
         json units = json::array();
         for (const SweepUnit& unit : setting.units)
-            units.push_back({unit.rounds, unit.committed, unit.positions});
+            units.push_back({unit.rounds, unit.committed, unit.positions, unit.accepted});
         row.units = units.dump();
         rows.push_back(std::move(row));
     }

@@ -61,6 +61,7 @@ class Search {
         ++step_;
         for (const Pair& pair : near(0.02, 2)) DS_TRY(sweep(pair.drafter, {pair.head}, finer(pair.shape)));
         report_.seconds = seconds(monotonic_ns() - start);
+        report_.artefacts = config_.replay.artefacts;
         return std::move(report_);
     }
 
@@ -100,8 +101,13 @@ class Search {
     /// Returns the given heads, or all that are usable with the drafter; one "" for a drafter without heads.
     std::vector<std::string> first_heads(const std::string& drafter) {
         if (!drafter_traits(drafter).uses_head) return {""};
-        if (!config_.heads.empty()) return config_.heads;
         std::vector<std::string> heads;
+        for (const std::string& text : config_.heads) {
+            const auto spec = parse_head_spec(text);
+            const HeadInfo* info = spec.ok() ? find_head(spec->id) : nullptr;
+            heads.push_back(info != nullptr && spec->params.empty() ? first_spec(drafter, *info) : text);
+        }
+        if (!heads.empty()) return heads;
         for (const HeadInfo& info : head_registry())
             if (!info.replay_only && is_usable(drafter, {std::string(info.id), {}}))
                 heads.push_back(first_spec(drafter, info));

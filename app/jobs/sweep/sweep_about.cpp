@@ -7,6 +7,7 @@
 
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/sweep/pricing.h"
+#include "base/format_count.h"
 
 namespace draftscope {
 namespace {
@@ -79,12 +80,14 @@ std::string absolute_folder(const std::string& folder) {
     return error ? folder : path.lexically_normal().string();
 }
 
-std::string costs_text(const MachineProfile& profile) {
-    return fmt::format("{} ({})", profile.machine.empty() ? profile.path : profile.machine,
-                       to_text(profile.kind));
-}
-
 }  // namespace
+
+std::string costs_text(const MachineProfile& profile) {
+    const std::string threads =
+        profile.threads > 0 ? ", " + format_count(profile.threads, "thread") : std::string();
+    return fmt::format("{} ({}{})", profile.machine.empty() ? profile.path : profile.machine,
+                       to_text(profile.kind), threads);
+}
 
 SweepAbout describe_sweep(const SweepReport& report, const std::string& model) {
     SweepAbout about;
@@ -94,6 +97,10 @@ SweepAbout describe_sweep(const SweepReport& report, const std::string& model) {
     about.oracles = report.oracles;
     about.recording = absolute_folder(report.recording);
     about.model = model;
+    about.run.backend = report.profile.backend;
+    about.run.precision = report.profile.precision;
+    about.run.threads = report.profile.threads;
+    about.run.artefacts = report.artefacts;
     about.costs = costs_text(report.profile);
     about.default_tree = default_tree(report.profile.backend);
     about.max_new = report.max_new;
@@ -112,6 +119,11 @@ json to_json(const SweepAbout& about) {
                 {"oracles", std::move(oracles)},
                 {"recording", about.recording},
                 {"model", about.model},
+                {"run",
+                 {{"backend", about.run.backend},
+                  {"precision", about.run.precision},
+                  {"threads", about.run.threads},
+                  {"head_weights", about.run.artefacts}}},
                 {"costs", about.costs},
                 {"default_tree", about.default_tree},
                 {"max_new", about.max_new},
@@ -136,6 +148,12 @@ SweepAbout parse_sweep_about(const std::string& text) {
     read(from, "notes", about.notes);
     read(from, "advice", about.advice);
     read(from, "weights", about.weights);
+    if (const auto run = from.find("run"); run != from.end()) {
+        read(*run, "backend", about.run.backend);
+        read(*run, "precision", about.run.precision);
+        read(*run, "threads", about.run.threads);
+        read(*run, "head_weights", about.run.artefacts);
+    }
     if (const auto context = from.find("context"); context != from.end()) {
         read(*context, "positions", about.context.positions);
         read(*context, "tokens", about.context.tokens);

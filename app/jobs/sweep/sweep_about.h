@@ -17,14 +17,17 @@ struct SweepAbout {
     std::vector<OracleLine> oracles;             ///< with the costs when it was saved
     std::string recording;                       ///< folder
     std::string model;                           ///< as for `run`
-    std::string costs;                           ///< machine and kind of the profile
-    std::string default_tree;                    ///< of `run` on the profile's back end
+    RunConfig run;             ///< back end, precision and threads of the profile; weights of heads
+    std::string costs;         ///< machine, threads and kind of the profile
+    std::string default_tree;  ///< of `run` on the profile's back end
     int max_new = 0;
     double temperature = 0;
     std::vector<std::string> categories;  ///< by conversation
     std::vector<std::string> notes;       ///< estimates and skipped settings, with reasons
     nlohmann::json advice;                ///< as save_sweep() writes it; null = none
 };
+/// Returns a profile's machine and kind: "Ryzen (measured, 8 threads)".
+std::string costs_text(const MachineProfile& profile);
 /// Describes a sweep, without an advice. `model` is as for advise().
 SweepAbout describe_sweep(const SweepReport& report, const std::string& model);
 nlohmann::json to_json(const SweepAbout& about);

@@ -19,6 +19,7 @@
 #include "capture/run_setting.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/registry.h"
+#include "engine/heads/head_common.h"
 #include "engine/heads/registry.h"
 #include "engine/replay/path_ranks.h"
 
@@ -28,12 +29,14 @@ namespace {
 /// Prompts drafted in lockstep; more rows share the reading of the weights.
 constexpr int lanes = 32;
 
-/// Names the size of a head that has no default and takes it from its file, because its cost depends on it.
-void name_size(HeadSpec& head, const HeadFiles& files) {
+/// Names the size of a head that takes it from its file or the vocabulary, because its cost depends on it.
+void name_size(HeadSpec& head, const HeadFiles& files, int vocab) {
     const HeadInfo* info = find_head(head.id);
     if (info == nullptr || head.params.contains(info->size.name) || default_size(*info) > 0) return;
-    if (const std::string size = fitted_size(head, files); !size.empty())
-        head.params.emplace(info->size.name, size);
+    std::string size = fitted_size(head, files);
+    if (size.empty() && info->size.default_parts > 0)
+        size = std::to_string(vocab_fraction(vocab, info->size.default_parts));
+    if (!size.empty()) head.params.emplace(info->size.name, size);
 }
 
 class Sweep {
@@ -110,6 +113,7 @@ class Sweep {
     void describe_recording() {
         const RecordingInfo& info = recording_->info();
         report_.recording = recording_->folder();
+        report_.artefacts = config_.replay.artefacts;
         report_.max_new = config_.replay.max_new > 0 ? config_.replay.max_new : info.max_new;
         report_.temperature = info.sampling.temperature;
         conversations_ = conversation_of_prompts(info);
@@ -141,7 +145,7 @@ class Sweep {
             DS_ASSIGN(auto runs, resolve_replayed_heads(replay, *recording_));
             const bool uses_head = drafter_traits(drafter).uses_head;
             for (ResolvedRun& run : runs) {
-                if (uses_head) name_size(*run.head, run.artefacts);
+                if (uses_head) name_size(*run.head, run.artefacts, recording_->info().target.vocab);
                 weights_[key_of(drafter, uses_head ? to_text(*run.head) : "", "")] = weights_key(run);
             }
             drafters_.push_back({drafter, std::move(runs)});
@@ -306,13 +310,14 @@ class Sweep {
         setting.weights = weights_[key_of(plan.drafter, head, "")];
         setting.shape = {tree.depth, tree.topk, tree.nodes};
         setting.exact = exact;
-        setting.units.resize(report_.conversations);
+        setting.units.assign(report_.conversations, {.accepted = 0});
         for (std::size_t p = 0; p < rounds.size(); ++p)
             for (const HeadRound& round : rounds[p]) {
                 SweepUnit& unit = setting.units[conversations_[p]];
                 unit.rounds += 1;
                 unit.committed += round.committed;
                 unit.positions += round.prefix;
+                unit.accepted += round.accepted;
             }
         add(std::move(setting));
     }

@@ -56,6 +56,7 @@ struct SweepReport {
     std::vector<std::string> categories;  ///< by conversation; "" = unknown
     int max_new = 0;
     double temperature = 0;
+    std::vector<std::string> artefacts;  ///< HEAD=PATH, as given
     MachineProfile profile;
     std::vector<SweepSetting> settings;  ///< known ones first
     std::vector<SweepRow> rows;          ///< of `settings`, fastest first

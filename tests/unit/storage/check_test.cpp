@@ -182,9 +182,9 @@ TEST_F(ValidCapture, OtherFilesAreRejectedWithAReason) {
         open_plain(folder_.file("other.db"), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     ASSERT_EQ(other.exec("CREATE TABLE a(b)"), SQLITE_OK);
     expect_refused(folder_.file("other.db"), "application id 0x00000000");
-    execute(path(), "PRAGMA user_version = 7");
+    execute(path(), "PRAGMA user_version = 99");
     expect_refused(path(),
-                   "schema version 7, this program reads up to " + std::to_string(capture_schema_version));
+                   "schema version 99, this program reads up to " + std::to_string(capture_schema_version));
     execute(path(), "PRAGMA user_version = 1; DROP TABLE note");
     expect_refused(path(), "table note is missing");
 }

@@ -171,6 +171,8 @@ RoundRecord RandomCapture::round(RowId prompt_id, int tokens_before) {
     HeadEvalRow eval;
     eval.head = run_.head;
     eval.active_rows = 100 + below(1000);
+    if (r.committed % 3 > 0) eval.row_tokens = 0.5 * eval.active_rows;
+    if (r.committed % 5 == 0) eval.row_tokens.reset();  // as in captures of earlier versions
     eval.bytes = 1000 + below(1000);
     eval.head_ns = 300 + below(300);
     eval.accepted = r.accepted;

@@ -1,4 +1,5 @@
 #include "tests/support/gguf_writer.h"
+#include "tests/support/tiny_checkpoint.h"
 #include "tests/unit/app/cli/program.h"
 
 // Every kind of bad input gives one clear line and exit code 2.
@@ -11,6 +12,14 @@ class BadInput : public ::testing::Test {
         return run(folder_, Arguments{"run", "--model", model_, "--drafter", "ngram", "--prompt", "hello you",
                                       "--max-new", "8"} +
                                 more);
+    }
+    /// With a drafter that has LM heads.
+    ProcessResult draft(const Arguments& more) {
+        EXPECT_TRUE(write_tiny_eagle2(folder_.file("eagle2"), 5).ok());
+        return run(folder_,
+                   Arguments{"run", "--model", model_, "--drafter", "eagle2:" + folder_.file("eagle2"),
+                             "--prompt", "hello you", "--max-new", "8"} +
+                       more);
     }
     ProcessResult decode_model(const std::string& path) {
         return run(folder_, {"run", "--model", path, "--drafter", "ngram", "--prompt", "hello"});
@@ -94,14 +103,14 @@ TEST_F(BadInput, PromptLongerThanTheContext) {
 }
 
 TEST_F(BadInput, UnknownNamesListTheKnownOnes) {
-    expect_one_line_error(decode({"--head", "fullest"}), {"fullest", "full", "fr-spec"});
-    expect_one_line_error(decode({"--head", "fr-spec:w=3"}), {"w", "v"});
+    expect_one_line_error(draft({"--head", "fullest"}), {"fullest", "full", "fr-spec"});
+    expect_one_line_error(draft({"--head", "fr-spec:w=3"}), {"w", "v"});
     expect_one_line_error(run(folder_, {"run", "--model", model_, "--drafter", "eagle9", "--prompt", "x"}),
                           {"eagle9", "none", "ngram", "eagle2"});
     expect_one_line_error(decode({"--verify", "mostly"}), {"mostly", "match"});
     expect_one_line_error(decode({"--precision", "f8"}), {"f8", "int8"});
-    expect_one_line_error(decode({"--head-weights", "fr-spec"}), {"HEAD=PATH"});
-    expect_one_line_error(decode({"--head-weights", "fr-spec=/nonexistent"}), {"/nonexistent"});
+    expect_one_line_error(draft({"--head-weights", "fr-spec"}), {"HEAD=PATH"});
+    expect_one_line_error(draft({"--head-weights", "fr-spec=/nonexistent"}), {"/nonexistent"});
 }
 
 TEST_F(BadInput, DrafterWithoutACheckpoint) {
@@ -119,7 +128,7 @@ TEST_F(BadInput, DrafterWithoutACheckpoint) {
 
 TEST_F(BadInput, RankingOfAnotherTokenizer) {
     const std::string ranking = std::string(DS_SOURCE_DIR) + "/assets/heads/demo_ranking.safetensors";
-    expect_one_line_error(decode({"--head", "fr-spec:v=16", "--head-weights", "fr-spec=" + ranking}),
+    expect_one_line_error(draft({"--head", "fr-spec:v=16", "--head-weights", "fr-spec=" + ranking}),
                           {"tokenizer"});
 }
 
@@ -178,7 +187,7 @@ TEST_F(BadInput, BackendNumericsAndAcceptance) {
                           {"--simulate-acceptance rate:2", "from 0 to 1"});
     expect_one_line_error(decode({"--simulate-acceptance", "trace:/nonexistent.json"}),
                           {"/nonexistent.json"});
-    expect_one_line_error(decode({"--simulate-acceptance", "rate:0.5", "--shadow", "full"}),
+    expect_one_line_error(draft({"--simulate-acceptance", "rate:0.5", "--shadow", "full"}),
                           {"--shadow", "--simulate-acceptance"});
     expect_one_line_error(run(folder_, {"kernels", "--backend", "tpu"}), {"--backend tpu"});
     expect_one_line_error(run(folder_, {"kernels", "--backend", "cuda", "--vocab", "262145"}),

@@ -49,6 +49,8 @@ TEST_F(BenchCommand, ReportsAProbeSlowerThanHeads) {
         return bench({"--heads", "full"});
     };
     const ProcessResult old = with_probe(1e-4), fresh = with_probe(1e6);
+    write_text(folder_.file("draftscope/bandwidth.json"), "{}");
+    const ProcessResult unknown = bench({"--heads", "full"});
     before != nullptr ? setenv("XDG_CACHE_HOME", kept.c_str(), 1) : unsetenv("XDG_CACHE_HOME");
     ASSERT_EQ(old.exit_code, 0) << old.err;
     ASSERT_EQ(fresh.exit_code, 0) << fresh.err;
@@ -59,6 +61,9 @@ TEST_F(BenchCommand, ReportsAProbeSlowerThanHeads) {
     EXPECT_EQ(fresh.out.find("void"), std::string::npos) << fresh.out;
     EXPECT_NE(fresh.out.find("T_head / that"), std::string::npos) << fresh.out;
     EXPECT_NE(fresh.out.find("MFLOP"), std::string::npos) << fresh.out;
+    // Without a probe the table has no empty columns, and says what to do.
+    EXPECT_NE(unknown.out.find("draftscope doctor --threads N"), std::string::npos) << unknown.out;
+    EXPECT_EQ(unknown.out.find("reading us"), std::string::npos) << unknown.out;
 }
 
 TEST_F(BenchCommand, WritesOneDocument) {

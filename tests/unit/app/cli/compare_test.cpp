@@ -25,7 +25,7 @@ class TwoRuns : public ::testing::Test {
         const std::string path = folder_.file(name);
         const ProcessResult done = run(
             folder_, {"run", "--model", model_, "--drafter", drafter, "--prompts", folder_.file("p.jsonl"),
-                      "--ignore-eos", "--max-new", "24", "--save", path, "--quiet"});
+                      "--ignore-eos", "--max-new", "24", "--baseline", "0", "--save", path, "--quiet"});
         EXPECT_EQ(done.exit_code, 0) << done.err;
         return path;
     }
@@ -122,9 +122,11 @@ class TwoHeads : public TwoRuns {
         const std::string path = folder_.file(name);
         if (std::ranges::find(more, "--prompts") == more.end())
             more.insert(more.end(), {"--prompts", folder_.file("p.jsonl")});
+        if (std::ranges::find(more, "--calibrate") == more.end())
+            more.insert(more.end(), {"--calibrate", "0"});
         more.insert(more.begin(),
                     {"run", "--model", model_, "--drafter", "eagle2:" + folder_.file("eagle2"), "--head",
-                     head, "--raw", "--ignore-eos", "--calibrate", "0", "--save", path, "--quiet"});
+                     head, "--raw", "--ignore-eos", "--baseline", "0", "--save", path, "--quiet"});
         const ProcessResult done = run(folder_, more);
         EXPECT_EQ(done.exit_code, 0) << done.err;
         return path;
@@ -160,6 +162,19 @@ TEST_F(TwoHeads, OfDifferentLengthsAreNoReference) {
     EXPECT_EQ(Sql(bare).text("SELECT json_extract(config_json, '$.command') IS NULL FROM run"), "1");
     EXPECT_EQ(Sql(bare).text("SELECT json_extract(config_json, '$.head_traits') IS NULL FROM run"), "0");
     expect_one_line_error(run(folder_, {"compare", full, bare}), {"max-new (8 and 16)"});
+}
+
+TEST_F(TwoHeads, CalibrationLeavesTheRoundsAlike) {
+    const std::string with = recorded_head("with.dscope", small_, {"--max-new", "30", "--calibrate", "4"});
+    const std::string without = recorded_head("without.dscope", small_, {"--max-new", "30"});
+    EXPECT_GT(Sql(with).number("SELECT count(*) FROM head_eval WHERE mode = 'calibration'"), 0);
+    const json compared = parse_output(run(folder_, {"compare", with, without, "--json"}));
+    EXPECT_EQ(compared["tau"]["ratio"], 1.0);
+    EXPECT_TRUE(compared["warnings"].empty()) << compared["warnings"];
+    for (const char* const of : {"SELECT rounds, tau FROM v_head WHERE mode = 'drive'",
+                                 "SELECT category, rounds, tau, coverage FROM v_category",
+                                 "SELECT ordinal, excluded, committed FROM v_round"})
+        EXPECT_EQ(Sql(with).rows(of), Sql(without).rows(of)) << of;
 }
 
 TEST_F(TwoHeads, SeedsRepeatOneSetting) {

@@ -44,6 +44,15 @@ TEST_F(Files, NotACapture) {
     expect_one_line_error(run(folder_, {"stats", folder_.file("missing")}), {"missing"});
 }
 
+TEST_F(Files, ExportsSayWhatTheyCannotWriteAndHowToOpenWhatTheyWrote) {
+    const std::string path = recorded(), trace = folder_.file("t.json.gz");
+    for (const char* format : {"sqlite", "chrome", "nsys"})
+        expect_one_line_error(run(folder_, {"export", path, "--format", format, "--out", "/dev/full"}),
+                              {"/dev/full: not a regular file", "--out -"});
+    const ProcessResult done = run(folder_, {"export", path, "--format", "chrome", "--out", trace});
+    EXPECT_NE(done.err.find("t.json.gz; open it at https://ui.perfetto.dev"), std::string::npos) << done.err;
+}
+
 TEST_F(Files, CaptureOfANewerVersion) {
     const std::string path = recorded();
     { Sql(path, true).exec("PRAGMA user_version = 999"); }
@@ -211,19 +220,23 @@ TEST_F(Files, RunPrintsResultAndSummaryTable) {
     const ProcessResult alone = run(folder_, command({"--quiet", "--save", path}));
     ASSERT_EQ(alone.exit_code, 0) << alone.err;
     EXPECT_NE(alone.out.find("ngram and tree chain"), std::string::npos) << alone.out;
-    EXPECT_NE(alone.out.find("tokens per second over one conversation"), std::string::npos) << alone.out;
-    EXPECT_NE(alone.out.find("share of a step %"), std::string::npos) << alone.out;
-    for (const char* of_detail : {"GB/s", "% of probe", "excluded from the tables"})
+    EXPECT_NE(alone.out.find("x as fast as plain decoding on this prompt"), std::string::npos) << alone.out;
+    EXPECT_NE(alone.out.find("time of a step: verify "), std::string::npos) << alone.out;
+    for (const char* of_detail : {"GB/s", "% of probe", "excluded from the tables", "time to first token"})
         EXPECT_EQ(alone.out.find(of_detail), std::string::npos) << of_detail << alone.out;
     const ProcessResult stats = run(folder_, {"stats", path});
-    EXPECT_NE(stats.out.find("tokens per second over one conversation"), std::string::npos) << stats.out;
+    EXPECT_NE(stats.out.find("x as fast as plain decoding"), std::string::npos) << stats.out;
+    const ProcessResult without = run(folder_, command({"--quiet", "--baseline", "0"}));
+    EXPECT_NE(without.out.find("tokens per second over one conversation; run --baseline N"),
+              std::string::npos)
+        << without.out;
 
     const ProcessResult against = run(folder_, command({"--quiet", "--baseline", "1", "--detail"}));
     ASSERT_EQ(against.exit_code, 0) << against.err;
     EXPECT_NE(against.out.find("x as fast as plain decoding on this prompt"), std::string::npos)
         << against.out;
     EXPECT_NE(against.out.find("(one conversation, so no interval)"), std::string::npos) << against.out;
-    for (const char* of_detail : {"GB/s", "% of probe"})
+    for (const char* of_detail : {"GB/s", "% of probe", "time to first token"})
         EXPECT_NE(against.out.find(of_detail), std::string::npos) << of_detail << against.out;
 }
 

@@ -108,6 +108,109 @@ TEST_F(CommandOptions, ReportsUnknownArgumentsWithSuggestion) {
     EXPECT_EQ(far.err.find("did you mean"), std::string::npos) << far.err;
 }
 
+/// No model makes a head useful to a drafter without one, and its files are not read.
+TEST_F(CommandOptions, RejectsHeadsOfDraftersWithoutThem) {
+    write_text(folder_.file("ranking.safetensors"), "x");
+    write_text(folder_.file("prompts.jsonl"), "{\"prompt\": \"hello\"}\n");
+    const std::string weights = "fr-spec=" + folder_.file("ranking.safetensors");
+    for (const Arguments& more :
+         {Arguments{"--head", "fr-spec"}, Arguments{"--shadow", "fr-spec"},
+          Arguments{"--head", "fr-spec", "--head-weights", weights}, Arguments{"--head-weights", weights}})
+        expect_one_line_error(decode(more), {more[0] + ": drafter ngram has no LM head"});
+    const Arguments bench = {"bench", "--model", model_, "--prompts", folder_.file("prompts.jsonl")};
+    expect_one_line_error(run(folder_, bench + Arguments{"--drafter", "ngram", "--heads", "fr-spec"}),
+                          {"--heads: drafter ngram has no LM head"});
+    expect_one_line_error(run(folder_, bench + Arguments{"--method", "ngram x fr-spec"}),
+                          {"ngram x fr-spec", "has no LM head"});
+    expect_one_line_error(run(folder_, bench + Arguments{"--method", "none @ chain=3"}),
+                          {"none @ chain=3", "drafts nothing"});
+    const std::string missing = folder_.file("missing");
+    for (const Arguments& first : {Arguments{"replay", "--recording", missing},
+                                   Arguments{"sweep", "--recording", missing, "--profile", missing},
+                                   Arguments{"advise", "--recording", missing, "--profile", missing},
+                                   Arguments{"profile-machine", "--out", missing}})
+        expect_one_line_error(run(folder_, first + Arguments{"--drafter", "ngram", "--heads", "fr-spec"}),
+                              {"--heads: drafter ngram has no LM head"});
+}
+
+/// Every command takes both spellings, and lists with commas or blanks.
+TEST_F(CommandOptions, ListsHaveOneSyntax) {
+    write_text(folder_.file("prompts.jsonl"), "{\"prompt\": \"hello\"}\n");
+    const std::string drafter = "eagle2:" + folder_.file("eagle2");
+    EXPECT_EQ(run(folder_, decode_words({"--drafters", drafter, "--heads", "full"})).exit_code, 0);
+    const Arguments bench =
+        arguments("bench --model {} --prompts {} --max-new 6 --threads 1 --quiet --json --no-control", model_,
+                  folder_.file("prompts.jsonl"));
+    for (const Arguments& heads :
+         {Arguments{"--heads", "full", "microspec:wmax=64"}, Arguments{"--head", "full,microspec:wmax=64"}})
+        EXPECT_EQ(
+            parse_output(run(folder_, bench + Arguments{"--drafters", drafter} + heads))["methods"].size(),
+            3u);
+    const json shadows =
+        parse_output(draft({"--shadow", "microspec:wmax=64", "microspec:wmax=32", "--json"}));
+    EXPECT_EQ(shadows["heads"].size(), 3u);
+    const std::string missing = folder_.file("missing");
+    for (const Arguments& first : {Arguments{"replay", "--recording", missing},
+                                   Arguments{"sweep", "--recording", missing, "--profile", missing},
+                                   Arguments{"advise", "--recording", missing, "--profile", missing},
+                                   Arguments{"profile-machine", "--model", missing, "--out", missing}})
+        for (const Arguments& spelling : {Arguments{"--drafter", drafter, "--head", "full", "microspec"},
+                                          Arguments{"--drafters", drafter, "--heads", "full,microspec"}})
+            expect_one_line_error(run(folder_, first + spelling), {missing});
+}
+
+/// Other models keep the tree that is the same everywhere, and are told so.
+TEST_F(CommandOptions, NamesTreeAutoForTheDefaultTree) {
+    const auto said = [&](const Arguments& more) {
+        return run(folder_, Arguments{"run", "--model", model_, "--drafter", "ngram", "--prompt", "hello",
+                                      "--max-new", "8"} +
+                                more)
+            .err;
+    };
+    EXPECT_NE(said({}).find("--tree auto measures which is fastest here"), std::string::npos);
+    for (const Arguments& silent :
+         {Arguments{"--tree", "chain=2"}, Arguments{"--quiet"}, Arguments{"--batch", "2"}})
+        EXPECT_EQ(said(silent).find("--tree auto"), std::string::npos) << silent[0];
+}
+
+TEST_F(CommandOptions, SeparatesTheTextsOfAFile) {
+    write_text(folder_.file("prompts.jsonl"),
+               "{\"id\": \"q7\", \"turns\": [\"hello\", \"you\"]}\n{\"prompt\": \"hello\"}\n");
+    for (const char* batch : {"1", "2"}) {
+        const std::string out =
+            run(folder_, {"run", "--model", model_, "--drafter", "ngram", "--prompts",
+                          folder_.file("prompts.jsonl"), "--max-new", "8", "--batch", batch})
+                .out;
+        for (const char* title :
+             {"--- prompt 1, id q7\n", "--- prompt 2, id q7, turn 2\n", "--- prompt 3, id 1\n"})
+            EXPECT_NE(out.find(title), std::string::npos) << title << out;
+    }
+    const ProcessResult one =
+        run(folder_, {"run", "--model", model_, "--drafter", "ngram", "--prompt", "hello", "--max-new", "8"});
+    EXPECT_EQ(one.out.find("--- prompt"), std::string::npos) << one.out;
+}
+
+TEST_F(CommandOptions, DoctorHasAVerdictAndOneLineForAMissingGpu) {
+    const std::string out = run(folder_, {"doctor", "--no-probe"}).out;
+    EXPECT_NE(out.find("load       other programs use "), std::string::npos) << out;
+    if (out.find("NVIDIA driver: not found") != std::string::npos) {
+        EXPECT_NE(out.find("so no CUDA, CUPTI and GPU counters"), std::string::npos) << out;
+        EXPECT_EQ(out.find("CUPTI:"), std::string::npos) << out;
+    }
+    EXPECT_TRUE(
+        parse_output(run(folder_, {"doctor", "--no-probe", "--json"}))["other_load_cpus"].is_number());
+}
+
+/// The window shows the same message.
+TEST_F(CommandOptions, AMissingDemoModelNamesNoOption) {
+    StartOptions options;
+    const std::string home = folder_.file("empty");
+    options.home = home.c_str();
+    const ProcessResult done = run(folder_, {"run", "--prompt", "hello"}, options);
+    expect_one_line_error(done, {"the demo model is missing", "tools/fetch_deps.sh model", "another target"});
+    EXPECT_EQ(done.err.find("--model"), std::string::npos) << done.err;
+}
+
 TEST_F(CommandOptions, SuggestsSimilarNames) {
     expect_one_line_error(draft({"--head", "frspec"}), {"did you mean fr-spec?"});
     expect_one_line_error(draft({"--head", "microspec:wmx=64"}), {"did you mean wmax?"});
@@ -173,6 +276,11 @@ TEST_F(CommandOptions, RejectsMalformedPromptFiles) {
     expect_refused("[\n{\"prompt\": \"a\"}]\n", {"line 1", looks});
     expect_refused("{\"prompt\": \"a\"}\n{\"prompt\": \"\"}\n", {"line 2", "prompt is empty"});
     expect_refused("{\"turns\": [\"a\", \"\"]}\n", {"line 1", "turns is empty"});
+    // Lines of other programs.
+    expect_refused(R"({"id": 3, "messages": [{"role": "user", "content": "a"}]})",
+                   {"line 1", "has id, messages", "prompt", "turns", looks});
+    expect_refused(R"({"conversations": []})", {"has conversations", looks});
+    expect_refused("{}", {"has no field", looks});
     expect_one_line_error(
         run(folder_, {"run", "--model", model_, "--drafter", "ngram", "--prompts", folder_.path()}),
         {folder_.path(), "is a folder"});
@@ -263,10 +371,11 @@ TEST_F(CommandOptions, LostOutputIsAnError) {
 TEST_F(CommandOptions, AClosedPipeEndsQuietly) {
     const std::string program = std::string(DS_BINARY_DIR) + "/draftscope", log = folder_.file("log");
     // The reader exits before the text is written, piece by piece.
-    const int status = std::system(fmt::format("trap '' PIPE; {{ sleep 0.2; {} run --model {} --drafter "
-                                               "ngram --prompt hello --max-new 8; }} 2>{} | true",
-                                               program, model_, log)
-                                       .c_str());
+    const int status =
+        std::system(fmt::format("trap '' PIPE; {{ sleep 0.2; {} run --model {} --drafter "
+                                "ngram --tree chain=3 --prompt hello --max-new 8; }} 2>{} | true",
+                                program, model_, log)
+                        .c_str());
     EXPECT_EQ(status, 0);
     EXPECT_EQ(read_text(log), "");
 }

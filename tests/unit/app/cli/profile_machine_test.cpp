@@ -50,6 +50,8 @@ TEST_F(ProfileMachine, MeasuresShowsAndPredicts) {
     EXPECT_GT(step, 0);
     EXPECT_NEAR(chain["tokens_per_second"], 1500 / step, 1e-6 / step);
 
+    EXPECT_NE(shown.out.find("control: a target pass of one row"), std::string::npos) << shown.out;
+
     // A rerun measures nothing again.
     const json again = parse_output(measure({"--out", out_, "--json"}));
     EXPECT_EQ(again["costs"], profile["costs"]);
@@ -76,6 +78,13 @@ TEST_F(ProfileMachine, RefusesAProfileOfAnotherSetting) {
     expect_one_line_error(measure({"--out", out_}), {out_, "no measured profile"});
     write_text(out_, "{}");
     expect_one_line_error(measure({"--out", out_}), {out_, "no machine profile"});
+}
+
+TEST_F(ProfileMachine, ShowsThatAFormerProfileHasNoControl) {
+    const std::string former = DS_SOURCE_DIR "/assets/profiles/epyc-2-core-smollm2-135m-int8.json";
+    const ProcessResult shown = run(folder_, {"profile-machine", "--show", former});
+    EXPECT_EQ(shown.exit_code, 0) << shown.err;
+    EXPECT_NE(shown.out.find("without a control"), std::string::npos) << shown.out;
 }
 
 TEST_F(ProfileMachine, RefusesIncompleteCommands) {

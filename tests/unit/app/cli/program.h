@@ -70,6 +70,7 @@ struct StartOptions {
     std::string out = {};                 ///< path for stdout; "" = a file in the folder
     /// Replaces HOME and unsets XDG_CACHE_HOME; null = HOME unset.
     std::optional<const char*> home = {};
+    const char* cache = nullptr;  ///< replaces XDG_CACHE_HOME
 };
 
 inline Child start(const ScratchFolder& folder, const Arguments& arguments,
@@ -99,6 +100,7 @@ inline Child start(const ScratchFolder& folder, const Arguments& arguments,
             unsetenv("XDG_CACHE_HOME");
             *options.home != nullptr ? setenv("HOME", *options.home, 1) : unsetenv("HOME");
         }
+        if (options.cache != nullptr) setenv("XDG_CACHE_HOME", options.cache, 1);
         if (options.largest_file != RLIM_INFINITY) {
             const rlimit limit{options.largest_file, options.largest_file};
             setrlimit(RLIMIT_FSIZE, &limit);

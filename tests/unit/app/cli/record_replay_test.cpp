@@ -100,6 +100,16 @@ TEST_F(RecordReplay, RecordReportsItsResult) {
     EXPECT_TRUE(fs::exists(recording_folder() + "/trace.safetensors"));
 }
 
+TEST_F(RecordReplay, AHeadAgainstItselfHasNoInterval) {
+    const ProcessResult text = go(replay_words() + Arguments{"--heads", "full", "microspec:wmax=64"});
+    EXPECT_EQ(text.out.find("1.000 ["), std::string::npos) << text.out;
+    const json heads = parse_output(
+        go(replay_words() + Arguments{"--heads", "full", "microspec:wmax=64", "--json"}))["heads"];
+    EXPECT_EQ(heads[0]["rho_tau"], 1.0);
+    EXPECT_TRUE(heads[0]["intervals"]["rho_tau"].is_null());
+    EXPECT_TRUE(heads[1]["intervals"]["rho_tau"].is_array());
+}
+
 /// A file is valid if one of the methods uses it, and invalid if none does.
 TEST_F(RecordReplay, BenchAcceptsAFileOfOneMethod) {
     const Arguments words = arguments(
@@ -186,7 +196,8 @@ TEST_F(RecordReplay, ReplayShowsFlopsAndTheOverlapOfDistributions) {
     }
     EXPECT_NEAR(heads[1]["static_size_by_flops"], 64, 3);  // rounds near the texts' ends have fewer calls
     const ProcessResult table = go(words + Arguments{"--overlap"});
-    for (const char* text : {"MFLOP", "static", "alpha 3", "DynaSpec, eq. 1"})
+    for (const char* text :
+         {"MFLOP", "static", "alpha 3", "alpha at T=1 (the recording is greedy)", "DynaSpec, eq. 1"})
         EXPECT_NE(table.out.find(text), std::string::npos) << text << table.out;
     expect_one_line_error(go(words + Arguments{"--overlap", "--no-mass"}), {"--overlap", "--no-mass"});
     expect_one_line_error(go(words + Arguments{"--overlap", "--costs", "0.1"}), {"--costs 0.1"});
@@ -211,8 +222,7 @@ TEST_F(RecordReplay, AcceptanceByDepthMatchesTheCapture) {
         go(replay_words() + ranking() + Arguments{"--heads", "fr-spec:v=64", "--json"});
     const json expected = json::parse(replayed.out, nullptr, false)["heads"][0]["per_depth"];
     const Sql sql(path);
-    // Includes warm-up and calibration rounds.
-    EXPECT_GT(sql.number("SELECT count(*) FROM step WHERE excluded = 'shadow'"), 0);
+    // Includes warm-up rounds.
     EXPECT_GT(sql.number("SELECT count(*) FROM step WHERE excluded = 'warmup'"), 0);
     const auto rows = sql.rows(documented_query("Acceptance by depth"));
     ASSERT_EQ(rows.size(), expected.size());
@@ -258,11 +268,31 @@ TEST_F(RecordReplay, ShadowHeadsMatchTheTauOfSeparateRuns) {
     EXPECT_EQ(seen, 2);
     const Sql sql(path);
     EXPECT_EQ(sql.number("SELECT count(*) FROM head_eval WHERE round_id IS NULL"), 0);
-    EXPECT_GT(sql.number("SELECT count(*) FROM step WHERE excluded = 'shadow'"), 0);
-    EXPECT_EQ(sql.number("SELECT count(*) FROM head_eval e JOIN round r ON r.id = e.round_id JOIN step s ON "
-                         "s.id = r.step_id WHERE e.mode = 'aligned' AND s.excluded IS NOT 'shadow'"),
-              0);
+    EXPECT_EQ(sql.number("SELECT count(*) FROM step WHERE excluded = 'shadow'"), 0);
+    EXPECT_EQ(sql.number("SELECT count(*) FROM head_eval WHERE mode = 'aligned'"),
+              sql.number("SELECT count(*) FROM round"));
     EXPECT_EQ(go({"check", path}).exit_code, 0);
+}
+
+/// In a run of few conversations the full head follows each text when it has ended, unless calibration is
+/// off.
+TEST_F(RecordReplay, TheFullHeadFollowsAFewConversations) {
+    const auto full = [&](const Arguments& more) {
+        const json document =
+            parse_output(go(run_words() + ranking() + Arguments{"--head", "fr-spec:v=64"} + more));
+        for (const json& head : document["heads"])
+            if (head["head"] == "full" && head["mode"] == "selfpaced") return head;
+        return json();
+    };
+    const json followed = full({"--limit", "5"});
+    const json alone = parse_output(go(run_words() + Arguments{"--head", "full", "--limit", "5"}));
+    EXPECT_EQ(followed["rounds"], alone["totals"]["rounds"]);
+    EXPECT_EQ(followed["tau"], alone["totals"]["tau"]);
+    EXPECT_EQ(followed["covered_mass"], 1.0);
+    EXPECT_EQ(full({"--limit", "5", "--shadow", "full"})["rounds"], followed["rounds"]);
+    for (const Arguments& more : {Arguments{"--limit", "6"}, Arguments{"--limit", "5", "--calibrate", "0"},
+                                  Arguments{"--limit", "5", "--batch", "2"}})
+        EXPECT_TRUE(full(more).is_null()) << more.back();
 }
 
 /// MicroSpec takes candidates from every node; a recording and a shadow know the accepted path only.
@@ -327,6 +357,9 @@ TEST_F(RecordReplay, ReplayUsesFittedWeights) {
 TEST_F(RecordReplay, BclFitsRowsIfRequested) {
     const std::string out = folder_->file("bcl.safetensors");
     const json ranked = parse_output(go(fit_words("bcl", out) + Arguments{"--json"}));
+    const ProcessResult again = go(fit_words("bcl", out) + Arguments{"--overwrite"});
+    EXPECT_NE(again.out.find("coverage_at_size (at most 1, higher is better)"), std::string::npos)
+        << again.out;
     const double size = ranked["fit"]["size"];
     // The last of eight texts is held out; its tokens that the others lack are not covered.
     EXPECT_GT(ranked["fit"]["tokens_held_out"], 0);

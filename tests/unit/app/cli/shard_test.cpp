@@ -198,7 +198,7 @@ TEST_F(ShardCommands, PooledCapturesHaveTheFiguresOfTheWhole) {
         return out;
     };
     EXPECT_EQ(stats(pooled), stats(whole));
-    const json compared = document({"compare", whole, pooled, "--run-a", "2", "--run-b", "2", "--json"});
+    const json compared = document({"compare", whole, pooled, "--run-a", "1", "--run-b", "1", "--json"});
     EXPECT_EQ(compared["pairs"], 10);
     EXPECT_EQ(compared["conversations"], 5);
     EXPECT_EQ(compared["same_tokens"], 10);

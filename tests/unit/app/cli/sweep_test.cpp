@@ -1,6 +1,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/ranking_file.h"
 #include "tests/support/tiny_checkpoint.h"
 #include "tests/support/tiny_drafter.h"
 #include "tests/unit/app/cli/program.h"
@@ -103,6 +104,23 @@ TEST_F(SweepCommand, AdvisesWhatToRun) {
     ASSERT_EQ(ngram["settings"].size(), 4u);
     EXPECT_TRUE(ngram["settings"][0]["head"].is_null());
     EXPECT_NE(ngram["advice"]["run"].get<std::string>().find("draftscope run"), std::string::npos);
+}
+
+/// A trimmed head without a size keeps a quarter of the vocabulary, as in a run.
+TEST_F(SweepCommand, HeadsWithoutASizeHaveTheirDefault) {
+    const RankingFile ranking = RankingFile::shuffled(tiny_gguf_vocab());
+    const std::string head = "fr-spec:v=" + std::to_string((tiny_gguf_vocab() / 4 + 63) / 64 * 64);
+    for (const char* command : {"sweep", "advise"}) {
+        const std::string save = folder_->file(std::string(command) + ".dscope");
+        const json found = parse_output(
+            run(*folder_, arguments("{} --recording {} --model {} --threads 1 --quiet --json --profile {} "
+                                    "--heads full,fr-spec --head-weights fr-spec={} --save {}",
+                                    command, folder_->file("recorded"), model_, folder_->file("profile.json"),
+                                    ranking.path(), save) +
+                              eagle2()));
+        EXPECT_EQ(found["skipped"], json::array()) << command;
+        EXPECT_GT(Sql(save).number("SELECT count(*) FROM sweep WHERE head = '" + head + "'"), 0) << command;
+    }
 }
 
 /// The search finds what a sweep of every tree finds, and judges it on texts that did not choose it.

@@ -101,12 +101,19 @@ TEST(Coverage, MarksTheDrivingHeadAndTheRoundsTokens) {
     HeadEvalRow eval;
     eval.head = "microspec:w=3072";
     eval.active_rows = 4;
+    eval.row_tokens = 4;
     eval.committed = 2;
     eval.covered = 1;
     round.head_evals = {eval};
     built.step(0, 10, {}, round);
     const CoverageModel model = make_model(built, 0);
     ASSERT_EQ(model.heads.size(), 1u);
+    EXPECT_EQ(model.heads[0].size_text, "shortlist of 4 tokens");
+    HeadStats beams;
+    beams.active_rows = 14256;
+    beams.row_tokens = 6255;
+    EXPECT_EQ(describe_shortlist(beams),
+              "6255 tokens in a row's shortlist, 14256 in all that a level's call reads");
     EXPECT_DOUBLE_EQ(model.heads[0].coverage, 0.5);
     EXPECT_DOUBLE_EQ(model.heads[0].active_rows, 4);
     EXPECT_TRUE(model.heads[0].is_dynamic);

@@ -133,6 +133,9 @@ TEST(PhaseBars, WindowSurroundsTheSelectedStep) {
     EXPECT_TRUE(first <= 25 && 25 < last);
     EXPECT_EQ(window(25, 1000), std::pair(std::size_t{0}, std::size_t{50}));
     EXPECT_EQ(step_window(snapshot, 7, std::nullopt, 10).last, 0u);
+    // A chart of some steps says so.
+    EXPECT_EQ(shown_steps_text(snapshot, 1, {40, 50}), "; bars: 10 of 50 steps");
+    EXPECT_EQ(shown_steps_text(snapshot, 1, {0, 50}), "");
 }
 
 TEST(PhaseTable, KeepsFirstClassPhasesAndTheRemainder) {

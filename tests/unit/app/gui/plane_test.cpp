@@ -221,26 +221,39 @@ TEST(Plane, FullHeadAloneRequestsNoMoreRounds) {
                 HasSubstr("no error bars: 1 conversation: intervals need at least 6"));
 }
 
-TEST(Plane, TauOfPartialHeadsIsScaledToTheWholeRun) {
-    // Both heads commit two tokens in calibration rounds; the driving head commits five in the others. tau of
-    // both is 3 over the run.
+/// Calibration gives a point from six conversations on. Its rounds, a few of each text, have no tau.
+TEST(Plane, CalibrationOfFewConversationsIsNoPoint) {
     CaptureBuilder built;
     TimeNs now = 0;
-    for (const int committed : {2, 2, 5}) {
-        RoundRecord round;
-        round.round.committed = committed;
-        round.head_evals = {eval("fr-spec:v=4", HeadMode::drive, committed, 100)};
-        if (committed == 2) round.head_evals.push_back(eval("full", HeadMode::calibration, 2, 400));
-        built.step(now, now + 900, {}, round, committed == 2 ? Excluded::shadow : Excluded::no);
-        now += 1000;
+    for (int c = 0; c < 6; ++c) {
+        PromptRow prompt;
+        prompt.ordinal = c;
+        prompt.external_id = std::to_string(c);
+        built.prompt(prompt);
+        for (const int committed : {2, 5}) {
+            RoundRecord round;
+            round.round.committed = committed;
+            round.head_evals = {eval("fr-spec:v=4", HeadMode::drive, committed, 100)};
+            if (committed == 2) round.head_evals.push_back(eval("full", HeadMode::calibration, 2, 400));
+            built.step(now, now + 900, {}, round);
+            now += 1000;
+        }
+        const PlaneModel model = build_plane(built.snapshot(), 1);
+        EXPECT_TRUE(model.kappa.has_value());
+        ASSERT_EQ(model.bars.size(), 1u);
+        EXPECT_DOUBLE_EQ(model.bars[0].tau, 3.5);
+        EXPECT_EQ(model.bars[0].predicted.has_value(), c == 5);
+        EXPECT_EQ(model.points.size(), c == 5 ? 2u : 0u);
+        EXPECT_EQ(model.missing_text.empty(), c == 5) << model.missing_text;
+        if (c == 4) {
+            EXPECT_THAT(model.missing_text, HasSubstr("calibration rounds in 5 conversations are too few"));
+        }
     }
     const PlaneModel model = build_plane(built.snapshot(), 1);
-    ASSERT_EQ(model.bars.size(), 2u);
-    ASSERT_EQ(model.points.size(), 2u);
-    for (const TauBar& bar : model.bars) EXPECT_DOUBLE_EQ(bar.tau, 3) << bar.label;
-    for (const PlanePoint& point : model.points) EXPECT_DOUBLE_EQ(point.tau, 3) << point.label;
+    EXPECT_DOUBLE_EQ(model.points.front().tau, 0);
+    EXPECT_DOUBLE_EQ(model.points.back().tau, 3.5);
     EXPECT_DOUBLE_EQ(model.points.back().rho_tau, 1);
-    EXPECT_THAT(model.interval_text, HasSubstr("no error bars: calibration rounds in 1 conversation"));
+    EXPECT_TRUE(model.points.back().estimate);
 }
 
 TEST(Plane, ExplainsAMissingReference) {

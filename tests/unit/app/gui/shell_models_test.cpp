@@ -143,6 +143,21 @@ TEST(Selection, SpeedupMatchesTheCommandLine) {
     EXPECT_EQ(header_numbers(Snapshot(), 0).tau, "-");
 }
 
+TEST(Selection, SpeedsNameTheThreadsUnlessTheyAreAllCores) {
+    const auto unit = [](const char* machine) {
+        testing::CaptureBuilder builder;
+        RunRow row;
+        row.threads = 2;
+        row.machine_json = machine;
+        const RowId run = builder.run(row);
+        return header_numbers(builder.snapshot(), run).speed_unit;
+    };
+    EXPECT_EQ(unit(R"({"cores": 2})"), "tok/s");
+    EXPECT_EQ(unit(R"({"cores": 8})"), "tok/s, 2 threads");
+    EXPECT_EQ(unit("[]"), "tok/s");
+    EXPECT_EQ(unit("?"), "tok/s");
+}
+
 TEST(Selection, OldVersionBaselineGivesNoSpeedup) {
     Capture capture;
     SyntheticRun run;

@@ -5,9 +5,11 @@
 #include "app/gui/models/phases.h"
 #include "app/gui/models/rounds.h"
 #include "app/gui/models/selection.h"
+#include "app/gui/models/text.h"
 #include "app/gui/models/timeline.h"
 #include "base/phase.h"
 #include "tests/gui/synthetic.h"
+#include "tests/support/capture_builder.h"
 
 /// Tests of the models while the engine is paused inside a round.
 namespace draftscope::test {
@@ -112,7 +114,7 @@ TEST(Stepping, ShowsWhereTheEngineIsPaused) {
     const auto id = [](Phase phase) { return static_cast<int>(phase); };
     using Kind = HoldPoint::Kind;
     const auto text = [&](Kind kind, Phase done, int level, Phase next, int next_level) {
-        return hold_text({kind, 12, id(done), level, 412'000, id(next), next_level}, "paused");
+        return hold_text({kind, 12, id(done), level, 412'000, id(next), next_level}, "paused", Snapshot());
     };
     EXPECT_EQ(text(Kind::after_phase, Phase::head, 2, Phase::topk, 2),
               "paused after head, level 2 (412 us); next: topk");
@@ -125,7 +127,110 @@ TEST(Stepping, ShowsWhereTheEngineIsPaused) {
     EXPECT_EQ(text(Kind::after_round, Phase::commit, 0, Phase::none, 0), "paused after round 12");
     EXPECT_EQ(text(Kind::before_prefill, Phase::none, 0, Phase::none, 0), "paused before prefill");
     HoldPoint end{.kind = Kind::after_round, .round = 5};
-    EXPECT_EQ(hold_text(end, "breakpoint: end of text"), "paused after round 5: breakpoint: end of text");
+    EXPECT_EQ(hold_text(end, "breakpoint: end of text", Snapshot()),
+              "paused after round 5: breakpoint: end of text");
+}
+
+RunRow run_row(std::string drafter, int batch, std::string config) {
+    RunRow row;
+    row.drafter = std::move(drafter);
+    row.batch = batch;
+    row.config_json = std::move(config);
+    return row;
+}
+
+/// A batch of two prompts whose first two steps have a round of each.
+struct Batch {
+    testing::CaptureBuilder builder;
+    std::vector<RowId> prompts;
+
+    Batch() {
+        builder.run(run_row("ngram", 2, R"({"prompts": 5})"));
+        for (int i = 0; i < 2; ++i) {
+            PromptRow row;
+            row.ordinal = i;
+            prompts.push_back(builder.prompt(row));
+        }
+        for (int s = 0; s < 2; ++s) {
+            StepRecord step;
+            for (const RowId prompt : prompts) step.rounds.emplace_back().round.prompt_id = prompt;
+            builder.step(std::move(step));
+        }
+    }
+};
+
+TEST(Stepping, ABreakpointSelectsTheSequenceThatHitIt) {
+    Batch batch;
+    const Snapshot snapshot = batch.builder.snapshot();
+    UiState ui;
+    sync_selection(snapshot, ui);
+    EXPECT_EQ(ui.round, 3u);
+    ui.stopped_prompt = batch.prompts[0];
+    sync_selection(snapshot, ui);
+    EXPECT_EQ(ui.round, 2u);
+    EXPECT_TRUE(ui.follow);
+    EXPECT_EQ(round_position(snapshot, ui), "Round 3 of 4, prompt 1");
+    EXPECT_EQ(prompt_to_show(snapshot, ui), batch.prompts[0]) << "and Text shows its text";
+    ui.stopped_prompt = 99;
+    sync_selection(snapshot, ui);
+    EXPECT_EQ(ui.round, 3u) << "it has ended";
+    HoldPoint point{.kind = HoldPoint::Kind::after_round, .round = 2, .prompt_id = batch.prompts[0]};
+    EXPECT_EQ(hold_text(point, "breakpoint: end of text", snapshot),
+              "paused after step 2, prompt 1: breakpoint: end of text");
+}
+
+TEST(Stepping, PromptsAreCountedAgainstThePlannedOnes) {
+    Batch batch;
+    const Snapshot snapshot = batch.builder.snapshot();
+    EXPECT_THAT(build_text(snapshot, batch.prompts[1]).caption, HasSubstr("prompt 2 of 5"));
+}
+
+TEST(Stepping, ABaselineDoesNotTakeTheSelection) {
+    const RunRow plain = run_row("none", 1, R"({"role": "baseline"})");
+    testing::CaptureBuilder builder;
+    builder.run(plain);
+    builder.step(0, 10);
+    UiState ui;
+    sync_selection(builder.snapshot(), ui);
+    EXPECT_EQ(ui.run_id, 1) << "until there is another run";
+    builder.run(run_row("ngram", 1, "{}"));
+    builder.step(20, 30);
+    sync_selection(builder.snapshot(), ui);
+    EXPECT_EQ(ui.run_id, 2);
+    builder.run(plain);
+    builder.step(40, 50);
+    sync_selection(builder.snapshot(), ui);
+    EXPECT_EQ(ui.run_id, 2);
+}
+
+/// Makes a round of a chain with `depth` drafts, of which `accepted` are kept; `rejected`: probability of the
+/// first one that is not.
+RoundRecord chain_round(int depth, int accepted, double rejected) {
+    RoundRecord made;
+    made.round.tree_depth = depth;
+    made.round.accepted = accepted;
+    made.nodes.push_back(testing::node(0, -1, 0, 1, 1, true));
+    for (int d = 1; d <= depth; ++d)
+        made.nodes.push_back(
+            testing::node(d, d - 1, d, 1, d == accepted + 1 ? rejected : 0.9, d <= accepted));
+    return made;
+}
+
+TEST(Stepping, AnInstructiveRejectionIsDeepAndLikely) {
+    testing::CaptureBuilder builder;
+    const auto add = [&](RoundRecord round) { builder.step(0, 10, {}, std::move(round)); };
+    add(chain_round(3, 3, 0));
+    add(chain_round(3, 1, 0.8));
+    EXPECT_FALSE(instructive_rejection(builder.snapshot(), 1)) << "the last round ends the text";
+    add(chain_round(3, 2, 0.3));
+    add(chain_round(3, 2, 0.6));
+    add(chain_round(3, 2, 0.5));
+    RoundRecord clipped = chain_round(4, 3, 0.9);
+    clipped.round.clipped = true;
+    add(std::move(clipped));
+    add(chain_round(3, 0, 0.9));
+    EXPECT_EQ(instructive_rejection(builder.snapshot(), 1), 3u);
+    EXPECT_FALSE(instructive_rejection(builder.snapshot(), 2));
 }
 
 TEST(Stepping, EmptyChartsExplainWhy) {

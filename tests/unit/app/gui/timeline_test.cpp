@@ -364,5 +364,40 @@ TEST(TimelineHit, FindsIntervalsAndTheirRounds) {
     EXPECT_EQ(lines[3], "0.00 MB, 10.0 GB/s");
 }
 
+TEST(Timeline, ANewStepIsShownWhole) {
+    const std::pair<TimeNs, TimeNs> before(1000, 1040), step(2000, 2080);
+    const auto shows = [](const TimelineView& view, std::pair<TimeNs, TimeNs> part) {
+        return view.begin <= part.first && view.end >= part.second;
+    };
+    // As wide as the step before: widened for a longer one, kept for a shorter one.
+    const TimelineView fitted{1000, 1040, 100};
+    const TimelineView wider = follow_step(fitted, ViewWidth::chosen, before, step, 5000);
+    EXPECT_TRUE(shows(wider, step));
+    EXPECT_LT(wider.end - wider.begin, 90);
+    const TimelineView back = follow_step(wider, ViewWidth::chosen, step, before, 5000);
+    EXPECT_TRUE(shows(back, before));
+    EXPECT_NEAR(static_cast<double>(back.end - back.begin), static_cast<double>(wider.end - wider.begin), 1);
+    // The user's width may hold many steps, and a step in view moves nothing.
+    const TimelineView many{0, 4000, 100};
+    EXPECT_EQ(follow_step(many, ViewWidth::chosen, before, step, 5000).begin, 0);
+    // Until the user changes the view, it is a few steps wide; the newest step lies at its right.
+    const TimelineView auto_width = follow_step(fitted, ViewWidth::steps, before, step, 2080);
+    EXPECT_TRUE(shows(auto_width, step));
+    EXPECT_EQ(auto_width.end - auto_width.begin, 128);
+    EXPECT_LT(auto_width.end, 2090);
+}
+
+TEST(Timeline, APartOfAStepStaysThisPart) {
+    const TimelineView part{1005, 1015, 100};
+    const TimelineView next = follow_step(part, ViewWidth::part, {1000, 1040}, {2000, 2080}, 5000);
+    EXPECT_EQ(next.begin, 2005);
+    EXPECT_EQ(next.end, 2015);
+    // The step before was out of view.
+    const TimelineView far =
+        follow_step({3000, 3010, 100}, ViewWidth::part, {1000, 1040}, {2000, 2080}, 5000);
+    EXPECT_LE(far.begin, 2000);
+    EXPECT_GE(far.end, 2080);
+}
+
 }  // namespace
 }  // namespace draftscope

@@ -53,6 +53,12 @@ TEST(Advice, PlainDecodingWhereNothingGains) {
     const Advice advice = advise(report({setting("full", "chain=2", 1.2, 8, 1)}), "");
     EXPECT_THAT(advice.summary, HasSubstr("Decode without a drafter"));
     EXPECT_EQ(advice.run_line, "draftscope run --drafter none");
+    SweepReport bound = report({setting("full", "chain=2", 1.2, 8, 1)});
+    bound.profile.precision = "bf16";
+    bound.profile.threads = 3;
+    bound.temperature = 0.7;
+    EXPECT_EQ(advise(bound, "").run_line,
+              "draftscope run --precision bf16 --threads 3 --temperature 0.7 --drafter none");
     EXPECT_TRUE(advice.serving.empty());
 }
 

@@ -3,14 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/run_job.h"
 #include "engine/draft/registry.h"
+#include "engine/formats/tensor_file.h"
 #include "engine/heads/artefact.h"
 #include "engine/heads/registry.h"
 #include "engine/heads/static_vocab.h"
@@ -125,7 +129,7 @@ TEST_F(Artefacts, TheDemoHasTwoRankings) {
         EXPECT_EQ(find_artefacts(spec(head), sources).ranking_path, paths[1]) << head;
 }
 
-/// Both rank every token of the demo model once, in different orders.
+/// Both rank every token of the demo model once, in different orders, and have the counts that they rank by.
 TEST_F(Artefacts, ShippedRankingsAreComplete) {
     const std::string heads = DS_SOURCE_DIR "/assets/heads/";
     std::vector<std::vector<TokenId>> rankings;
@@ -135,6 +139,13 @@ TEST_F(Artefacts, ShippedRankingsAreComplete) {
         EXPECT_EQ(rankings.back().size(), 49152u) << name;
         EXPECT_EQ(distinct.size(), 49152u) << name;
         EXPECT_EQ(*distinct.rbegin(), 49151) << name;
+        const auto file = require(open_tensor_file(heads + name));
+        const auto counts = require(file->read_integers("counts"));
+        EXPECT_EQ(counts.size(), 49152u) << name;
+        EXPECT_TRUE(std::ranges::is_sorted(counts, std::greater<>())) << name;
+        EXPECT_EQ(std::to_string(std::accumulate(counts.begin(), counts.end(), std::int64_t{0})),
+                  file->metadata("tokens"))
+            << name;
     }
     EXPECT_NE(rankings[0], rankings[1]);
 }

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "app/jobs/machine/capabilities.h"
+#include "base/cpus.h"
 #include "storage/capture_file.h"
 #include "storage/sweep_file.h"
 #include "tests/support/results.h"
@@ -108,18 +109,23 @@ TEST_F(ControllerTest, BreakpointHoldsAfterARejection) {
     ASSERT_TRUE(until_ended(1));
 }
 
-TEST_F(ControllerTest, TriesTwoSettingsInTurn) {
-    RunConfig advised = files_.config(8);
-    advised.tree = "chain=1";
-    controller_->submit({CmdTry{files_.config(8), advised}});
+TEST_F(ControllerTest, UsesAllCoresLikeTheCommandLine) {
+    RunConfig config = files_.config(8);
+    config.threads = 0;
+    controller_->submit({CmdStart{config}});
+    ASSERT_TRUE(until_ended(1));
+    EXPECT_EQ(controller_->snapshot()->runs[0].threads, usable_cores());
+}
+
+/// No acceptance ships for the tiny model: a forecast that is not possible is left out.
+TEST_F(ControllerTest, AForecastThatIsNotPossibleIsNoError) {
+    controller_->submit({CmdStart{files_.config(8), true}});
+    ASSERT_TRUE(until_ended(1));
+    ASSERT_TRUE(until_state(JobState::idle));
+    controller_->submit({CmdStart{files_.config(8)}});
     ASSERT_TRUE(until_ended(2));
+    EXPECT_EQ(controller_->status().forecast, "");
     EXPECT_EQ(controller_->status().error, "");
-    EXPECT_NE(controller_->snapshot()->runs[0].tree, "chain=1");
-    EXPECT_EQ(controller_->snapshot()->runs[1].tree, "chain=1");
-    controller_->submit({CmdTry{files_.config(1500), advised}, CmdPause{}});
-    ASSERT_TRUE(until_state(JobState::held));
-    controller_->submit({CmdStop{}});
-    ASSERT_TRUE(until_ended(3)) << "a stop drops the second run";
 }
 
 TEST_F(ControllerTest, ShowsTheSweepsOfAFile) {

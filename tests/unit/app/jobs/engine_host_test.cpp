@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -103,30 +104,98 @@ TEST_F(EngineHostTest, StoresTheBaselineAsARun) {
     const RunReport report = run(config);
     const auto snapshot = recorder_.snapshot();
     ASSERT_EQ(snapshot->runs.size(), 2u);
-    EXPECT_EQ(report.run_id, 2);
+    EXPECT_EQ(report.run_id, 1);
     EXPECT_EQ(report.prompts.size(), 3u);
-    const RunRow &plain = snapshot->runs[0], &own = snapshot->runs[1];
+    const RunRow &own = snapshot->runs[0], &plain = snapshot->runs[1];
     EXPECT_TRUE(is_baseline(plain));
     EXPECT_FALSE(is_baseline(own));
     EXPECT_EQ(plain.ended, RunEnd::ok);
     EXPECT_EQ(plain.head, "");
     EXPECT_EQ(plain.tree, "none");
     EXPECT_EQ(plain_setting(plain), plain_setting(own));
-    EXPECT_EQ(run_totals(*snapshot, 1).tau, 1);
+    EXPECT_EQ(run_totals(*snapshot, 2).tau, 1);
     // All turns of the first conversation and no others.
     ASSERT_EQ(snapshot->prompts.size(), 5u);
-    EXPECT_EQ(snapshot->prompts[1]->turn, 1);
-    EXPECT_EQ(snapshot->prompts[0]->output, snapshot->prompts[2]->output);
-    const auto speed = compute_speedup(*snapshot, 2);
+    EXPECT_EQ(snapshot->prompts[4]->turn, 1);
+    EXPECT_EQ(snapshot->prompts[3]->output, snapshot->prompts[0]->output);
+    const auto speed = compute_speedup(*snapshot, 1);
     ASSERT_TRUE(speed);
     EXPECT_EQ(speed->prompts, 2u);
-    EXPECT_EQ(speed->plain_runs, std::vector<RowId>{1});
+    EXPECT_EQ(speed->plain_runs, std::vector<RowId>{2});
     // The file contains the same.
     const auto stored = require(load_capture(config.save));
-    EXPECT_DOUBLE_EQ(compute_speedup(*stored, 2)->ratio.value, speed->ratio.value);
+    EXPECT_DOUBLE_EQ(compute_speedup(*stored, 1)->ratio.value, speed->ratio.value);
     config.save.clear();
     config.drafter = "none";
     EXPECT_EQ(run(config).run_id, 3) << "without a drafter there is nothing to hold a baseline against";
+}
+
+/// Returns "run.conversation" of each prompt in the order in which they were decoded.
+std::vector<std::string> decoding_order(const Snapshot& snapshot) {
+    std::map<TimeNs, std::string> order;
+    for (const RoundEntry& entry : snapshot.rounds) {
+        const PromptRow& prompt = *snapshot.prompt(entry.row.prompt_id);
+        order[snapshot.run(prompt.run_id)->started_monotonic + entry.row.start_ns] =
+            fmt::format("{}.{}", prompt.run_id, prompt.ordinal);
+    }
+    std::vector<std::string> names;
+    for (const auto& [time, name] : order)
+        if (names.empty() || names.back() != name) names.push_back(name);
+    return names;
+}
+
+TEST_F(EngineHostTest, TheBaselineTakesTurns) {
+    RunConfig config = files_.config();
+    config.prompts_file = files_.file("some.jsonl");
+    std::ofstream prompts(config.prompts_file);
+    for (int i = 0; i < 4; ++i) prompts << "{\"prompt\": \"hello " << i << "\"}\n";
+    prompts.close();
+    config.baseline = 3;
+    run(config);
+    const auto snapshot = recorder_.snapshot();
+    EXPECT_EQ(decoding_order(*snapshot),
+              (std::vector<std::string>{"1.0", "2.0", "2.1", "1.1", "1.2", "2.2", "1.3"}));
+    // A capture has run after run, with steps and ids in ascending order.
+    for (std::size_t i = 1; i < snapshot->steps.size(); ++i) {
+        EXPECT_EQ(snapshot->steps[i].row.id, snapshot->steps[i - 1].row.id + 1);
+        EXPECT_LE(snapshot->steps[i - 1].row.run_id, snapshot->steps[i].row.run_id);
+    }
+    // Only the run's first steps are warm-up, not those of each turn.
+    EXPECT_EQ(run_totals(*snapshot, 1).excluded_warmup, 2);
+    EXPECT_EQ(compute_speedup(*snapshot, 1)->conversations, 3u);
+}
+
+TEST_F(EngineHostTest, AShortBaselineNeedsNoOption) {
+    RunConfig config = files_.config();
+    config.prompts_file = files_.file("some.jsonl");
+    std::ofstream prompts(config.prompts_file);
+    for (int i = 0; i < 5; ++i) prompts << "{\"prompt\": \"hello " << i << "\"}\n";
+    prompts.close();
+    config.baseline = short_baseline;
+    RowId id = run(config).run_id;
+    EXPECT_EQ(compute_speedup(*recorder_.snapshot(), id)->conversations, 1u);
+    config.batch = 2;
+    id = run(config).run_id;
+    EXPECT_EQ(compute_speedup(*recorder_.snapshot(), id)->conversations, 2u);
+    // Shards would differ in what they hold.
+    config.shard = {1, 2};
+    const std::size_t runs = recorder_.snapshot()->runs.size();
+    run(config);
+    EXPECT_EQ(recorder_.snapshot()->runs.size(), runs + 1);
+}
+
+TEST_F(EngineHostTest, ResumeKeepsTheChosenTree) {
+    RunConfig config = files_.config();
+    config.save = files_.file("chosen.dscope");
+    config.tree = "chain=2";
+    run(config);
+    config.resume = true;
+    config.tree = "auto";
+    config.head = "auto";
+    const RunReport again = run(config);
+    EXPECT_EQ(again.resumed_conversations, 1u);
+    EXPECT_EQ(recorder_.snapshot()->run(again.run_id)->tree, "chain=2");
+    EXPECT_EQ(recorder_.snapshot()->run(again.run_id)->head, "full");
 }
 
 TEST_F(EngineHostTest, CancellationKeepsRecordedRows) {
@@ -204,7 +273,7 @@ TEST_F(EngineHostTest, BatchDecodesTheSameConversations) {
     // The rejected turn leaves a gap, so later ordinals do not depend on it.
     EXPECT_EQ(alone.prompts[5].ordinal, 6);
     const auto snapshot = recorder_.snapshot();
-    ASSERT_EQ(snapshot->runs.size(), 4u);  // each after its baseline
+    ASSERT_EQ(snapshot->runs.size(), 4u);  // each before its baseline
     EXPECT_EQ(snapshot->runs[1].batch, 1);
     EXPECT_EQ(snapshot->runs[2].batch, 3);
     EXPECT_EQ(snapshot->runs[3].batch, 3);
@@ -286,6 +355,16 @@ TEST(Assets, FindsShippedFiles) {
     EXPECT_NE(find_asset("prompts/spec_bench_half.jsonl"), "");
     EXPECT_NE(find_asset("drafters/eagle2"), "");
     EXPECT_EQ(find_asset("drafters/none of them"), "");
+}
+
+TEST_F(EngineHostTest, OnlyChoosesWithoutARun) {
+    RunConfig config = files_.config();
+    config.tree = "auto";
+    RunHooks hooks;
+    hooks.only_choose = true;
+    const RunReport report = run(config, hooks);
+    EXPECT_FALSE(report.forecasts.empty());
+    EXPECT_TRUE(recorder_.snapshot()->runs.empty());
 }
 
 }  // namespace

@@ -42,8 +42,14 @@ TEST_F(ProfileJob, MeasuresEveryPart) {
     for (const CostPoint& point : verify->curve.points) {
         rows.insert(point.at.rows);
         batches.insert(point.at.batch);
-        EXPECT_EQ(point.samples, 3);
+        EXPECT_EQ(point.samples, 1);
     }
+    EXPECT_EQ(profile.controls.size(), profile.sessions.size());
+    // Three steps in three visits.
+    for (const char* visit : {"1", "2", "3"})
+        EXPECT_EQ(std::ranges::count(profile.sessions,
+                                     fmt::format("eagle2 full chain=2 context=16 batch=1 visit={}", visit)),
+                  1);
     for (const double wanted : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64})
         EXPECT_TRUE(rows.contains(wanted)) << wanted;
     EXPECT_EQ(batches, (std::set<double>{1, 2}));
@@ -123,6 +129,21 @@ TEST_F(ProfileJob, ARerunMeasuresOnlyWhatIsMissing) {
     EXPECT_GT(require(run_profile(some, {})).sessions.size(), known);
 }
 
+TEST_F(ProfileJob, RefusesToContinueAProfileWithoutAControl) {
+    ProfileConfig some = config();
+    some.drafters.resize(1);
+    some.heads = {"full"};
+    some.contexts = {16};
+    some.batches = {1};
+    MachineProfile former = require(run_profile(some, {}));
+    former.controls.clear();
+    ASSERT_TRUE(is_ok(write_profile(former)));
+    const auto again = run_profile(some, {});
+    ASSERT_FALSE(again.ok());
+    EXPECT_EQ(again.error().kind, ErrorKind::bad_input);
+    EXPECT_NE(again.error().message.find("without a control"), std::string::npos) << again.error().message;
+}
+
 TEST_F(ProfileJob, SkipsWhatTheContextDoesNotHold) {
     ProfileConfig long_text = config();
     long_text.drafters.resize(1);
@@ -131,6 +152,9 @@ TEST_F(ProfileJob, SkipsWhatTheContextDoesNotHold) {
     long_text.contexts = {16, 4000};
     const MachineProfile profile = require(run_profile(long_text, {}));
     EXPECT_TRUE(profile.complete);
+    EXPECT_EQ(std::ranges::count_if(profile.skipped,
+                                    [](const std::string& text) { return text.starts_with("none"); }),
+              1);
     ASSERT_FALSE(profile.skipped.empty());
     EXPECT_NE(profile.skipped[0].find("context=4000"), std::string::npos) << profile.skipped[0];
 }

@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
+#include "profiler/stats/bench_table.h"
 #include "tests/support/results.h"
 
 namespace draftscope {
@@ -81,6 +83,21 @@ TEST_F(PromptFile, BalancedSelectionKeepsFileOrder) {
     EXPECT_EQ(ids(*read_prompt_file(path_, 5, true)), "0 1 4 5 6");
     EXPECT_EQ(ids(*read_prompt_file(path_, 6, true)), "0 1 2 4 5 6");
     EXPECT_EQ(ids(*read_prompt_file(path_, 3, false)), "0 1 2");
+}
+
+/// The eight categories of MT-Bench are one of the papers' six tasks.
+TEST_F(PromptFile, BalancedSelectionWeighsTasksAlike) {
+    const auto spec_bench = require(
+        read_prompt_file(std::string(DS_SOURCE_DIR) + "/assets/prompts/spec_bench_half.jsonl", 48, true));
+    std::map<std::string, int> tasks, chat;
+    for (const Conversation& one : spec_bench) {
+        const std::string task = task_of_category(one.category);
+        ++tasks[task];
+        if (task == "Conv.") ++chat[one.category];
+    }
+    EXPECT_EQ(tasks.size(), 6u);
+    for (const auto& [task, count] : tasks) EXPECT_EQ(count, 8) << task;
+    EXPECT_EQ(chat.size(), 8u) << "within a task, its categories in turn";
 }
 
 TEST_F(PromptFile, ErrorsNameFileAndLine) {

@@ -29,6 +29,11 @@ SweepReport report() {
     out.categories = {"a", "a", "a", "a", "b", "b", "b", "b"};
     out.max_new = 24;
     out.profile.machine = "test machine";
+    out.profile.backend = "cpu";
+    out.profile.precision = "int8";
+    out.profile.threads = 3;
+    out.temperature = 0.5;
+    out.artefacts = {"slimspec=own.safetensors"};
     out.settings = {setting("full", "depth=3,topk=4,nodes=12", {3, 4, 12}, 2.4),
                     setting("microspec", "chain=2", {1, 1, 3}, 2.1)};
     out.rows = sweep_table(out.settings);
@@ -58,7 +63,17 @@ TEST(SavedSweep, ShowsTheSameFromAFile) {
     EXPECT_EQ(view.source, made->source);
     EXPECT_EQ(view.recording, made->recording);
     EXPECT_TRUE(view.recording.ends_with("/demo.recording")) << "absolute: " << view.recording;
-    EXPECT_EQ(view.costs, "test machine (measured)");
+    EXPECT_EQ(view.costs, "test machine (measured, 3 threads)");
+    RunConfig run;
+    run.model = "my.gguf";
+    run.prompts_file = view.recording;
+    run.precision = "int8";
+    run.threads = 3;
+    run.temperature = 0.5;
+    run.max_new = 24;
+    run.artefacts = {"slimspec=own.safetensors"};
+    EXPECT_EQ(view.run, run) << "the sweep's own model, prompts, threads and precision";
+    EXPECT_EQ(made->run, run);
     EXPECT_EQ(view.categories, swept.categories);
     EXPECT_EQ(view.notes, swept.skipped);
     EXPECT_EQ(view.max_new, 24);

@@ -49,6 +49,38 @@ class SettingReplayTest : public ::testing::Test {
     testing::TinyFiles files_;
 };
 
+/// A recording stands for the prompts that it was made of, each turn with the history that was recorded.
+TEST_F(SettingReplayTest, RunsTakeItsPrompts) {
+    const auto outputs = [&](RunConfig config) {
+        Recorder recorder;
+        DebugGate gate;
+        EngineHost host;
+        config.prompt.clear();
+        const auto done = host.run(config, recorder, gate, {});
+        std::vector<std::pair<std::string, std::vector<TokenId>>> out;
+        if (!done.ok()) return std::pair(done.error().message, out);
+        for (const PromptReport& prompt : done->prompts) out.emplace_back(prompt.id, prompt.outcome.tokens);
+        return std::pair(std::string(), out);
+    };
+    RunConfig config = files_.config();
+    config.prompts_file = files_.file("prompts.jsonl");
+    const auto of_file = outputs(config);
+    config.prompts_file = wanted().recording;
+    const auto of_recording = outputs(config);
+    EXPECT_EQ(of_recording.first, "");
+    EXPECT_EQ(of_recording.second, of_file.second);
+    EXPECT_EQ(of_recording.second.size(), 3u);
+    config.limit = 1;
+    EXPECT_EQ(outputs(config).second.size(), 1u);
+    config.raw = true;
+    EXPECT_NE(outputs(config).first.find("leave out --raw"), std::string::npos) << outputs(config).first;
+    config.raw = false;
+    ASSERT_TRUE(testing::write_tiny_gguf(files_.file("other.gguf"), 3, {.layers = 1, .context = 2048}).ok());
+    config.model = files_.file("other.gguf");
+    config.drafter = "ngram";
+    EXPECT_NE(outputs(config).first.find("was recorded from"), std::string::npos) << outputs(config).first;
+}
+
 TEST_F(SettingReplayTest, MakesARunOfTheReplayedRounds) {
     CaptureSink sink;
     RowIds ids;

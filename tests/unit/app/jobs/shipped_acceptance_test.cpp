@@ -19,8 +19,14 @@ TEST(ShippedAcceptance, DemoTableHasHeadsAndChains) {
         double before = 1;
         for (const TreeAcceptance& one : trees) {
             EXPECT_EQ(one.tree.topk, 1);
-            EXPECT_GT(one.tau, before) << head;  // tau grows with the chain
-            before = one.tau;
+            EXPECT_EQ(one.units.size(), 48u);
+            double rounds = 0, committed = 0;
+            for (const SweepUnit& unit : one.units) {
+                rounds += unit.rounds;
+                committed += unit.committed;
+            }
+            EXPECT_GT(committed / rounds, before) << head;  // tau grows with the chain
+            before = committed / rounds;
         }
     }
     EXPECT_TRUE(load_shipped_acceptance("ngram")->empty());
@@ -35,9 +41,12 @@ TEST(ShippedAcceptance, ReportsInvalidFiles) {
     };
     EXPECT_NE(message("nothing").find("make_acceptance_table"), std::string::npos);
     EXPECT_NE(message(R"({"drafters": {"eagle3": {"nope": {}}}})").find("nope"), std::string::npos);
-    EXPECT_NE(message(R"({"drafters": {"eagle3": {"full": {"chain=1": 0.5}}}})").find("0.5"),
-              std::string::npos);
-    EXPECT_EQ(message(R"({"drafters": {"eagle3": {"full": {"chain=1": 1.5}}}})"), "");
+    const auto tree = [&](const std::string& text) {
+        return message(R"({"drafters": {"eagle3": {"full": {"chain=1": )" + text + "}}}}");
+    };
+    EXPECT_NE(tree("1.5").find("rounds_committed"), std::string::npos);
+    EXPECT_NE(tree(R"({"rounds_committed": [[4, 2]]})").find("[4,2]"), std::string::npos);
+    EXPECT_EQ(tree(R"({"rounds_committed": [[4, 6], [2, 2]]})"), "");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace draftscope {
 namespace {
 
 std::string met(BreakpointWatch& watch, const RoundEnd& round, const Breakpoints& points) {
-    return watch.round_ended(std::vector<RoundEnd>{round}, points);
+    return watch.round_ended(std::vector<RoundEnd>{round}, points).what;
 }
 
 SpanEvent took(Phase phase, std::uint64_t ticks, int level = 0) {
@@ -65,8 +65,11 @@ TEST(Breakpoints, AnySequenceOfABatchCanHitOne) {
     BreakpointWatch watch;
     Breakpoints points;
     points.end_of_text = true;
-    EXPECT_EQ(watch.round_ended(std::vector<RoundEnd>{{3, 3}, {3, 3, 0, true}, {3, 3}}, points),
-              "end of text");
+    std::vector<RoundEnd> rounds = {{3, 3}, {3, 3, 0, true}, {3, 3}};
+    for (RoundEnd& round : rounds) round.prompt_id = 11 + (&round - rounds.data());
+    const BreakpointHit hit = watch.round_ended(rounds, points);
+    EXPECT_EQ(hit.what, "end of text");
+    EXPECT_EQ(hit.prompt_id, 12) << "the sequence whose text ended";
 }
 
 TEST(Breakpoints, ASlowPhaseIsAboveTheNinetyNinthPercentileOfItsOwnTimes) {

@@ -132,7 +132,6 @@ TEST_P(Batch, RecordsIdentifyTheirSequence) {
     for (const PromptProgress& one : RecordList::of<PromptProgress>(records))
         for (const TokenRow& token : one.tokens) tokens[ordinal_of[one.prompt_id]].push_back(token.token_id);
     RowId last_round = 0;
-    int shadows = 0;
     for (const StepRecord& step : RecordList::of<StepRecord>(records)) {
         std::map<int, int> outermost;
         TimeNs head_ns = 0, drive_ns = 0;
@@ -148,9 +147,7 @@ TEST_P(Batch, RecordsIdentifyTheirSequence) {
         // One phase for all sequences.
         for (const Phase phase : {Phase::verify, Phase::accept, Phase::commit})
             EXPECT_EQ(outermost[static_cast<int>(phase)], 1);
-        const bool shadow = step.step.excluded == Excluded::shadow;
-        shadows += shadow ? 1 : 0;
-        EXPECT_EQ(outermost[static_cast<int>(Phase::head)], shadow ? 8 : 4);
+        EXPECT_EQ(outermost[static_cast<int>(Phase::head)], 4) << "a second draft is no part of the step";
         for (const RoundRecord& round : step.rounds) {
             EXPECT_EQ(round.round.id, ++last_round);
             EXPECT_EQ(round.round.step_id, step.step.id);
@@ -167,11 +164,8 @@ TEST_P(Batch, RecordsIdentifyTheirSequence) {
             EXPECT_EQ(round.head_evals[0].active_rows, 6);
         }
         // The sequences' parts add up to the step's head time.
-        if (!shadow) {
-            EXPECT_EQ(drive_ns, head_ns);
-        }
+        EXPECT_EQ(drive_ns, head_ns);
     }
-    EXPECT_GE(shadows, 3);
     for (std::size_t p = 0; p < outcomes.size(); ++p) {
         EXPECT_EQ(tokens[static_cast<int>(p)], outcomes[p].tokens);
         EXPECT_EQ(rounds[static_cast<int>(p)], outcomes[p].rounds);
@@ -191,10 +185,8 @@ TEST_P(Batch, RecordsIdentifyTheirSequence) {
             ++calibrated;
         }
     EXPECT_EQ(prompts_calibrated.size(), prompts_.size());  // not only the first ones
-    std::size_t expected = 0;
-    for (const StepRecord& step : RecordList::of<StepRecord>(records))
-        expected += step.step.excluded == Excluded::shadow ? step.rounds.size() : 0;
-    EXPECT_EQ(calibrated, expected);
+    // A step in which one sequence is due calibrates all of its sequences.
+    EXPECT_GE(calibrated, 3 * prompts_.size());
 }
 
 TEST_P(Batch, TotalsCountStepsNotRounds) {

@@ -163,40 +163,35 @@ TEST_F(Session, SpansLieInTheirStepAndNest) {
         EXPECT_EQ(outermost[static_cast<int>(Phase::verify)], 1);
         EXPECT_EQ(outermost[static_cast<int>(Phase::accept)], 1);
         EXPECT_EQ(outermost[static_cast<int>(Phase::commit)], 1);
-        const bool shadow = step.step.excluded == Excluded::shadow;
         ASSERT_EQ(step.rounds[0].head_evals.size(), 1u);
         const HeadEvalRow& drive = step.rounds[0].head_evals[0];
         EXPECT_EQ(drive.mode, HeadMode::drive);
         EXPECT_EQ(drive.head, "fr-spec:v=6");
         EXPECT_EQ(drive.active_rows, 6);
-        // A shadow's head time is in its own row; together they equal the spans.
-        if (shadow)
-            EXPECT_LT(drive.head_ns, head_ns);
-        else
-            EXPECT_EQ(drive.head_ns, head_ns);
-        EXPECT_EQ(outermost[static_cast<int>(Phase::head)], shadow ? 8 : 4);
+        EXPECT_EQ(drive.head_ns, head_ns);
+        EXPECT_EQ(outermost[static_cast<int>(Phase::head)], 4) << "a second draft is no part of the step";
     }
 }
 
-TEST_F(Session, WarmUpAndCalibrationStepsAreFlagged) {
+TEST_F(Session, WarmUpStepsAreFlaggedAndCalibrationRoundsAreNot) {
     setting_.calibration_rounds = 4;
     record();
     ASSERT_GT(steps_.size(), 24u);
-    std::map<RowId, int> calibrated;
+    std::map<RowId, int> ordinals;
     for (std::size_t i = 0; i < steps_.size(); ++i) {
         EXPECT_EQ(steps_[i].step.ordinal, static_cast<int>(i));
-        // Every second step after the warm-up, four of each prompt.
-        const bool shadow = i >= 2 && i % 2 == 0 && calibrated[steps_[i].rounds[0].round.prompt_id]++ < 4;
-        EXPECT_EQ(steps_[i].step.excluded, i < 2    ? Excluded::warmup
-                                           : shadow ? Excluded::shadow
-                                                    : Excluded::no);
+        EXPECT_EQ(steps_[i].step.excluded, i < 2 ? Excluded::warmup : Excluded::no);
         EXPECT_EQ(steps_[i].step.paused_ns, 0);
+        ordinals[steps_[i].rounds[0].round.id] = steps_[i].rounds[0].round.ordinal;
     }
     std::vector<HeadEvalRow> rows;
     for (const HeadEvaluated& one : RecordList::of<HeadEvaluated>(records_))
         rows.insert(rows.end(), one.rows.begin(), one.rows.end());
     ASSERT_EQ(rows.size(), 3 * 4u);
     for (const HeadEvalRow& row : rows) {
+        // Every second round of a prompt, four of each.
+        EXPECT_EQ(ordinals.at(row.round_id) % 2, 0);
+        EXPECT_LT(ordinals.at(row.round_id), 8);
         EXPECT_EQ(row.mode, HeadMode::calibration);
         EXPECT_EQ(row.head, "full");
         EXPECT_EQ(row.committed, row.covered);
@@ -220,7 +215,9 @@ TEST_F(Session, CalibrationOfAnEqualHeadMatchesTheRound) {
             EXPECT_EQ(row.committed, rounds[row.round_id]->committed);
             EXPECT_EQ(row.accepted, rounds[row.round_id]->accepted);
         }
-    EXPECT_EQ(evaluated, (steps_.size() - 1) / 2);
+    std::size_t expected = 0;
+    for (const auto& [id, round] : rounds) expected += round->ordinal % 2 == 0 ? 1 : 0;
+    EXPECT_EQ(evaluated, expected);
 }
 
 TEST_F(Session, TheFullHeadIsNotCalibratedAgainstItself) {
@@ -229,7 +226,6 @@ TEST_F(Session, TheFullHeadIsNotCalibratedAgainstItself) {
     record();
     EXPECT_TRUE(RecordList::of<HeadEvaluated>(records_).empty());
     for (const StepRecord& step : steps_) {
-        EXPECT_NE(step.step.excluded, Excluded::shadow);
         EXPECT_EQ(step.rounds[0].head_evals[0].covered_mass, 1.0);
         EXPECT_EQ(step.rounds[0].head_evals[0].covered, step.rounds[0].round.committed);
     }

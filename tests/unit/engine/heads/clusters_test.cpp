@@ -109,6 +109,9 @@ TEST_F(Clusters, CoralReadsGroupsSelectedByRouter) {
         EXPECT_EQ(covered(*head, 1, a.get()), std::vector<TokenId>(of_a.begin(), of_a.end()));
         EXPECT_TRUE(covered(*head, 0, a.get()).empty());
         EXPECT_EQ(head->cost_at(a.get(), 3, 1).active_rows, static_cast<double>(of_a.size()));
+        double own_tokens = 0;
+        for (int r = 0; r < 3; ++r) own_tokens += static_cast<double>(support(chosen[r]).size()) / 3;
+        EXPECT_NEAR(*head->cost_at(a.get(), 3, 1).row_tokens, own_tokens, 1e-9) << "a row's own shortlist";
         const auto all = scores(*head, 1);
         for (int r = 0; r < rows; ++r)
             for (const TokenId id : support(chosen[r]))

@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(Ablations, MicroSpecStream,
                                            with(30, 3, 2, [](T& x) { x.bonus = "yes"; }),
                                            with(9, 3, 2, [](T& x) { x.eos = "yes"; })));
 
-/// The defaults follow Algorithm 1 and the authors' code: every node of the tree, new tokens only.
+/// The default follows Algorithm 1 and the authors' code: every node of the tree.
 TEST_F(MicroSpec, TakesTheTokensOfEveryNodeWhereTheyAreKnown) {
     const auto head = make("microspec:wmax=50,kver=1");
     EXPECT_TRUE(head->target_tokens().whole_tree);
@@ -177,6 +177,21 @@ TEST_F(MicroSpec, TakesTheTokensOfEveryNodeWhereTheyAreKnown) {
     head->on_verified(replayed.get(), tree, {{}, 7, path, 1, {}});
     EXPECT_EQ(covered(*head, 0, live.get()), (std::vector<TokenId>{3, 4, 5, 7, 8}));
     EXPECT_EQ(covered(*head, 0, replayed.get()), (std::vector<TokenId>{3, 4, 5, 7}));
+}
+
+/// Equation 4 windows the raw stream: a token that comes again stays, and an older one leaves.
+TEST_F(MicroSpec, WindowsTheWholeStreamByDefault) {
+    const std::vector<TokenId> prompt = {3, 4, 5}, again = {3, 6};
+    for (const auto& [spec, expected] :
+         {std::pair("microspec:wmax=3", std::vector<TokenId>{3, 5, 6}),
+          std::pair("microspec:wmax=3,stream=new", std::vector<TokenId>{4, 5, 6})}) {
+        const auto head = make(spec);
+        const auto state = head->begin_prompt(prompt, {});
+        DraftTree tree = DraftTree::with_root(again[0]);
+        tree.add(again[1], 0, 0.0f);
+        head->on_verified(state.get(), tree, {});
+        EXPECT_EQ(covered(*head, 0, state.get()), expected) << spec;
+    }
 }
 
 TEST_F(MicroSpec, FullHeadDraftsWhileTheSetIsEmpty) {

@@ -106,6 +106,8 @@ TEST_F(SpecVocab, StateReportsShortlistsOfItsRows) {
         return std::vector<TokenId>(ids.begin(), ids.end());
     };
     EXPECT_EQ(covered(*head, 2, a.get()), together(0, 3));
+    EXPECT_EQ(head->cost_at(a.get(), 3, 2).row_tokens, 25);
+    EXPECT_EQ(head->cost_at(a.get(), 3, 2).active_rows, static_cast<double>(together(0, 3).size()));
     EXPECT_EQ(covered(*head, 2, b.get()), together(3, 5));
     EXPECT_TRUE(covered(*head, 1, a.get()).empty());
     EXPECT_EQ(head->cost_at(a.get(), 3, 2).active_rows, static_cast<double>(together(0, 3).size()));

@@ -1,5 +1,6 @@
 #include "engine/replay/draft_overlap.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -23,7 +24,7 @@ TEST_F(DraftOverlap, KeepsTheDistributionOfEachDraft) {
     for (const std::string text : {"full", "fr-spec:v=40", "pa-fr:v=60/3", "microspec:eos=yes"}) {
         SCOPED_TRACE(text);
         const auto head = make(text), same = make(text);
-        OverlapHead overlap(*head, temperature);
+        OverlapHead overlap(*head, {.temperature = temperature});
         const std::vector<TokenId> prompt = {5, 9, 40, 41, 300};
         const auto state = overlap.begin_prompt(prompt, {}), same_state = same->begin_prompt(prompt, {});
         for (const int level : {0, 1}) {
@@ -54,6 +55,36 @@ TEST_F(DraftOverlap, KeepsTheDistributionOfEachDraft) {
         EXPECT_EQ(overlap.drafted(chain, 0), nullptr);
         chain.sequence = 0;
     }
+}
+
+/// q is cut as `--verify pq` cuts it in live rounds.
+TEST_F(DraftOverlap, CutsByTopKAndTopP) {
+    constexpr double temperature = 0.7;
+    DraftJob chain;
+    chain.rows_per_call = {1};
+    const auto head = make("fr-spec:v=40");
+    OverlapHead all(*head, {.temperature = temperature}),
+        four(*head, {.temperature = temperature, .top_k = 4}),
+        half(*head, {.temperature = temperature, .top_p = 0.5});
+    std::vector<DraftDistribution> found;
+    for (OverlapHead* overlap : {&all, &four, &half}) {
+        propose(*overlap, input().slice(0, 1), 0, 1, {nullptr});
+        found.push_back(*overlap->drafted(chain, 0));
+        EXPECT_NEAR(std::accumulate(found.back().probs.begin(), found.back().probs.end(), 0.0), 1, 1e-5);
+    }
+    std::vector<float> best = found[0].probs;
+    std::sort(best.rbegin(), best.rend());
+    const double sum = std::accumulate(best.begin(), best.begin() + 4, 0.0);
+    double reached = 0;
+    std::size_t kept = 0;
+    while (reached < 0.5) reached += static_cast<double>(best[kept++]);
+    EXPECT_EQ(std::ranges::count_if(found[1].probs, [](float p) { return p > 0; }), 4);
+    EXPECT_EQ(std::ranges::count_if(found[2].probs, [](float p) { return p > 0; }),
+              static_cast<std::ptrdiff_t>(kept));
+    for (std::size_t i = 0; i < best.size(); ++i)
+        if (found[1].probs[i] > 0) {
+            EXPECT_NEAR(found[1].probs[i], found[0].probs[i] / sum, 1e-5);
+        }
 }
 
 }  // namespace

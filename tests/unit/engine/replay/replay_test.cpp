@@ -100,6 +100,7 @@ class Replay : public ::testing::Test, protected TinyDecode {
             ASSERT_EQ(round_texts(found[p]), round_texts(live[p])) << to_text(setting) << " prompt " << p;
             for (std::size_t i = 0; i < live[p].size(); ++i) {
                 EXPECT_EQ(found[p][i].active_rows, live[p][i].active_rows) << to_text(setting);
+                EXPECT_EQ(found[p][i].row_tokens, live[p][i].row_tokens) << to_text(setting);
                 EXPECT_EQ(found[p][i].bytes, live[p][i].bytes) << to_text(setting);
                 if (!found[p][i].covered_mass || !live[p][i].covered_mass) continue;
                 // The recorded hidden states are rounded to bf16.

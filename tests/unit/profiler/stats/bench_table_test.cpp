@@ -23,6 +23,9 @@ BenchSamples samples() {
     plain.active_rows = {0, 0, 0};
     full.active_rows = {500, 1000, 400};
     half.active_rows = {60, 110, 50};
+    plain.row_tokens = plain.active_rows;
+    full.row_tokens = full.active_rows;
+    half.row_tokens = {30, 55, 25};
     full.full = half.full = 1;
     out.methods = {plain, full, half};
     out.plain = 0;
@@ -39,6 +42,8 @@ TEST(BenchTable, SumsThenDividesOverAllAndByCategory) {
     EXPECT_DOUBLE_EQ(full.all.tokens_per_second, 1e9 * 40 / 290);
     EXPECT_DOUBLE_EQ(full.all.speedup->value, 400.0 / 290);
     EXPECT_DOUBLE_EQ(full.all.active_rows, 100);
+    EXPECT_DOUBLE_EQ(full.all.row_tokens, 100);
+    EXPECT_DOUBLE_EQ(table.rows[2].all.row_tokens, 5);
     EXPECT_DOUBLE_EQ(full.categories[0].speedup->value, 300.0 / 240);
     EXPECT_DOUBLE_EQ(full.categories[1].speedup->value, 100.0 / 50);
     EXPECT_EQ(full.categories[0].prompts, 2u);
@@ -101,6 +106,7 @@ TEST(BenchTable, IntervalsComeFromConversations) {
             plain.active_rows.push_back(0);
             other.active_rows.push_back(0);
         }
+    plain.row_tokens = other.row_tokens = plain.active_rows;
     many.methods = {plain, other};
     many.plain = 0;
     const Estimate speedup = *bench_table(many).rows[1].all.speedup;
@@ -117,12 +123,16 @@ TEST(BenchTable, IntervalsComeFromConversations) {
     EXPECT_NEAR(constant->high, 2, 1e-9);
     for (std::size_t p = 0; p < other.units[0].size(); ++p)
         if (many.prompts[p].conversation % 2 == 0) many.methods[1].units[0][p].rounds = 10;
+    for (HeadSample& one : many.methods[1].units[0]) one.accepted = one.rounds == 10 ? 0 : 5;
     const BenchCell& cell = bench_table(many).rows[1].all;
     ASSERT_TRUE(cell.tau_interval);
     EXPECT_DOUBLE_EQ(cell.tau, 4.0 / 3);
     EXPECT_LT(cell.tau_interval->low, 1.25);
     EXPECT_GT(cell.tau_interval->low, 1.05);
     EXPECT_GT(cell.tau_interval->high, 1.45);
+    ASSERT_TRUE(cell.tau_unclipped_interval);
+    EXPECT_LT(cell.tau_unclipped_interval->low, cell.tau_unclipped);
+    EXPECT_GT(cell.tau_unclipped_interval->high, cell.tau_unclipped);
     // Without a plain method there is no ratio.
     many.plain.reset();
     EXPECT_FALSE(bench_table(many).rows[1].all.speedup);
@@ -132,6 +142,8 @@ TEST(BenchTable, IntervalsComeFromConversations) {
 TEST(BenchTable, MeansOfTasksWeighTasksAlike) {
     BenchSamples some = samples();
     some.prompts[2].category = "coding";  // of MT-Bench
+    const double accepted[] = {4, 9, 6};
+    for (int p = 0; p < 3; ++p) some.methods[2].units[0][p].accepted = accepted[p];
     const BenchTable table = bench_table(some);
     ASSERT_EQ(table.tasks, (std::vector<std::string>{"maths", "Conv."}));
     const BenchMacro& half = table.rows[2].macro;
@@ -139,6 +151,9 @@ TEST(BenchTable, MeansOfTasksWeighTasksAlike) {
     EXPECT_DOUBLE_EQ(half.speedup->value, (300.0 / 215 + 100.0 / 60) / 2);
     EXPECT_DOUBLE_EQ(*half.tokens_per_second, 1e9 * (30.0 / 215 + 10.0 / 60) / 2);
     EXPECT_FALSE(half.tau_sd);
+    EXPECT_DOUBLE_EQ(half.tau_unclipped->value, (1 + 13.0 / 17 + 1 + 6.0 / 5) / 2)
+        << "a draft that the end of the text cut off counts";
+    EXPECT_EQ(task_of_category("GSM8K"), "Math");
     EXPECT_EQ(task_of_category("math_reasoning"), "Math");
     EXPECT_EQ(task_of_category("HumanEval"), "Code");
     EXPECT_EQ(task_of_category("mine"), "mine");

@@ -75,6 +75,64 @@ TEST(MachineProfile, AddsUpTheLevelsOfAStep) {
     EXPECT_TRUE(trimmed.extrapolated);  // levels were measured at batch 1
 }
 
+/// Ten sizes, each measured twice, 3 % above and below, against a control.
+json controlled_profile() {
+    json made = small_profile();
+    made["version"] = 2;
+    made["kind"] = "measured";
+    made["sessions"] = {"one", "two", "three"};
+    made["controls"] = {9.5, 12.5, 10.0};
+    for (json& cost : made["costs"]) {
+        cost["error"] = 0.03;
+        cost["points"] = json::array();
+        for (int rows = 1; rows <= 10; ++rows)
+            for (const double off : {0.97, 1.03}) {
+                double ms = 0;
+                for (const auto& [term, value] : cost["terms"].items())
+                    ms += value.get<double>() * (term.starts_with("row") ? rows : 1);
+                cost["points"].push_back({{"rows", rows}, {"context", 60}, {"ms", off * ms}});
+            }
+    }
+    made["costs"].erase(5);  // its terms are of sizes
+    return made;
+}
+
+TEST(MachineProfile, ErrorsOfAControlledProfileAreIndependent) {
+    const MachineProfile profile = parsed(controlled_profile());
+    EXPECT_DOUBLE_EQ(profile.control_ms(), 10);
+    EXPECT_FALSE(profile.is_uncontrolled());
+    const StepCost round = require(step_cost(profile, setting()));
+    const StepCost plain = require(step_cost(profile, {.drafter = "none", .level_rows = {}, .context = 60}));
+    double sum = 0;
+    for (const CurveTime& one : round.curves) sum += 0.03 * one.ms;
+    // Each curve averages 20 points, and the errors of five curves add up in squares.
+    EXPECT_LT(*round.error_ms, 0.4 * sum);
+    EXPECT_GT(*round.error_ms, 0.1 * sum);
+    // A round with one node less errs almost alike, and plain decoding has an error of its own.
+    StepSetting smaller = setting();
+    smaller.nodes = 7;
+    const StepCost next = require(step_cost(profile, smaller));
+    const auto ratio = [&](const StepCost& other) {
+        return ratio_error(round.curves, round.total_ms(), other.curves, other.total_ms());
+    };
+    const double alone = *round.error_ms / round.total_ms();
+    EXPECT_LT(ratio(round), 1e-12);
+    EXPECT_LT(ratio(next), 0.3 * alone);
+    EXPECT_GT(ratio(plain), alone);
+}
+
+TEST(MachineProfile, AMeasuredProfileWithoutAControlSaysSo) {
+    json former = controlled_profile();
+    former["version"] = 1;
+    former.erase("controls");
+    const MachineProfile profile = parsed(former);
+    EXPECT_TRUE(profile.is_uncontrolled());
+    EXPECT_EQ(profile.control_ms(), 0);
+    const StepCost round = require(step_cost(profile, setting()));
+    EXPECT_NEAR(*round.error_ms, 0.03 * round.total_ms(), 1e-9);  // as they were: the parts' errors, added up
+    EXPECT_FALSE(parsed(small_profile()).is_uncontrolled());      // an estimate measures nothing
+}
+
 TEST(MachineProfile, StepsWithoutADrafterOrWithoutAHead) {
     const MachineProfile profile = parsed(small_profile());
     const StepCost plain = require(step_cost(profile, {.drafter = "none", .level_rows = {}}));
@@ -172,7 +230,9 @@ TEST(MachineProfile, EveryFieldIsChecked) {
         return message(parse_profile(wrong.dump(), "p.json"));
     };
     expect_contains(refused({"format"}, "other"), {"p.json", "no machine profile"});
-    expect_contains(refused({"version"}, 2), {"p.json", "version 2", "newer"});
+    expect_contains(refused({"version"}, 3), {"p.json", "version 3", "newer"});
+    for (const json& value : {json(1), json::array({1}), json::array({0}), json::array({"x"})})
+        expect_contains(refused({"controls"}, value), {"p.json", "controls", "each session"});
     expect_contains(refused({"version"}, "one"), {"p.json: version is \"one\""});
     for (const char* text : {"kind", "source", "machine", "backend", "precision", "model"}) {
         expect_contains(refused({text}, 7), {"p.json", text, "is 7"});
@@ -221,12 +281,14 @@ TEST(MachineProfile, WritesWhatItReads) {
     profile.path = folder.file("p.json");
     profile.note = "shared \"machine\"";
     profile.sessions = {"one", "two"};
+    profile.controls = {9.5, 10.5};
     profile.complete = false;
     ASSERT_TRUE(is_ok(write_profile(profile)));
     const MachineProfile read = require(read_profile(profile.path));
     EXPECT_EQ(to_json(read), to_json(profile));
     EXPECT_EQ(read.note, profile.note);
     EXPECT_EQ(read.sessions, profile.sessions);
+    EXPECT_EQ(read.controls, profile.controls);
     EXPECT_FALSE(read.complete);
     EXPECT_EQ(read.costs[3].curve.points[0].samples, 9);
     EXPECT_EQ(read.costs[5].size_parameter, "v");

@@ -83,7 +83,7 @@ TEST(SettingChoice, AnErrorOfASharedCurveCancels) {
         one.cost_error = 0.2;
     }
     EXPECT_EQ(sweep_table(all)[1].ties_with_best, true);
-    for (SweepSetting& one : all) one.curves = {{0, one.round_ms, 0.2}};
+    for (SweepSetting& one : all) one.curves = {{0, one.round_ms, 0.2, 0, {}}};
     EXPECT_EQ(sweep_table(all)[1].ties_with_best, false);
     all[1].curves[0].curve = 1;
     EXPECT_EQ(sweep_table(all)[1].ties_with_best, true);

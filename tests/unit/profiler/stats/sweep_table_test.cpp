@@ -51,8 +51,13 @@ TEST(SweepTable, IntervalsHoldTheProfilesError) {
     EXPECT_NEAR(sweep_table(all)[0].tokens_per_second.interval->low,
                 sweep_table(all)[0].tokens_per_second.value, 1e-6);
     EXPECT_EQ(sweep_table(all)[1].ties_with_best, false);
-    for (SweepSetting& one : all) one.cost_error = 0.05;
+    for (SweepSetting& one : all) {
+        one.cost_error = 0.05;
+        one.speedup_error = 0.03;
+    }
     const std::vector<SweepRow> rows = sweep_table(all);
+    EXPECT_NEAR(rows[0].speedup.interval->high / rows[0].speedup.value, std::exp(0.03 * student_t95(11)),
+                1e-6);
     const Interval speed = *rows[0].tokens_per_second.interval;
     EXPECT_NEAR(speed.high / rows[0].tokens_per_second.value, std::exp(0.05 * student_t95(11)), 1e-6);
     EXPECT_NEAR(rows[0].tau.interval->high, 2, 1e-6);

@@ -1,5 +1,5 @@
 -- Makes demo_conversations.csv, the pool of interval_coverage_test.cpp: sums by conversation of two runs of the demo
--- over the same prompts.
+-- over the same prompts, taken evenly from the thirteen categories.
 --
 --   P="--prompts assets/prompts/spec_bench_half.jsonl --limit 96 --balanced --max-new 48"
 --   draftscope run $P --head full --save full.dscope
