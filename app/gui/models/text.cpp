@@ -103,7 +103,8 @@ RowId prompt_to_show(const Snapshot& snapshot, const UiState& ui) {
     RowId newest = 0;
     for (auto prompt = snapshot.prompts.rbegin(); prompt != snapshot.prompts.rend() && newest == 0; ++prompt)
         if ((*prompt)->run_id == ui.run_id) newest = (*prompt)->id;
-    if ((ui.follow && ui.stopped_prompt == 0) || !ui.round || *ui.round >= snapshot.rounds.size()) return newest;
+    if ((ui.follow && ui.stopped_prompt == 0) || !ui.round || *ui.round >= snapshot.rounds.size())
+        return newest;
     return snapshot.rounds[*ui.round].row.prompt_id;
 }
 

@@ -276,8 +276,8 @@ Advice advise(const SweepReport& report, const std::string& model) {
                               short_name(chosen), times(speedup), batch, reason(chosen, report.settings),
                               how_sure(report, out.choice), others(report, out.choice));
     const std::string head = chosen.head.empty() ? std::string() : fmt::format(" --head {}", chosen.head);
-    out.run_line = fmt::format("draftscope run{} --drafter {}{} --tree {}", with, chosen.drafter,
-                               head, chosen.tree);
+    out.run_line =
+        fmt::format("draftscope run{} --drafter {}{} --tree {}", with, chosen.drafter, head, chosen.tree);
     if (batch > 1) out.run_line += fmt::format(" --batch {}", batch);
     const auto tree = parse_tree_spec(chosen.tree);
     if (tree.ok()) out.serving = serving_options(chosen.drafter, *tree);
