@@ -52,7 +52,7 @@ std::string figures_text(const char* title, const fit::Report& figures) {
     for (const auto& [name, value] : figures) {
         const std::string meaning = meaning_of(name);
         rows.push_back(
-            {meaning.empty() ? name : fmt::format("{} ({})", name, meaning), fmt::format("{:.6g}", value)});
+            {meaning.empty() ? name : fmt::format("{}{}", name, meaning), fmt::format("{:.6g}", value)});
     }
     return rows.empty() ? std::string() : "\n" + format_table({title, ""}, rows);
 }

@@ -144,7 +144,7 @@ class Session:
             print(f"exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}", flush=True)
 
     def query(self, statement):
-        done = subprocess.run(["sqlite3", "-readonly", "rivers.dscope"], input=statement, cwd=self.folder, capture_output=True, text=True)
+        done = subprocess.run(["sqlite3", "-readonly", "vowels.dscope"], input=statement, cwd=self.folder, capture_output=True, text=True)
         good = done.returncode == 0 and not done.stderr
         print(f"{'ok  ' if good else 'FAIL'} {done.stdout.count(chr(10)):4} rows  {statement.strip().splitlines()[-1][:100]}", flush=True)
         if not good:

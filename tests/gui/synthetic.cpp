@@ -217,8 +217,8 @@ void SyntheticRun::add_head_evals(RoundRecord& round) {
     };
     const bool full = options_.head == "full";
     add(options_.head.c_str(), HeadMode::drive, full ? 49152 : 8192, full ? 8000 : 1830, 0);
-    if (options_.full_reference && !full && rounds_ < 8)
-        add("full", HeadMode::calibration, 49152, 8000, -static_cast<int>(rounds_ % 4 == 0));
+    if (options_.full_reference && !full)
+        add("full", HeadMode::selfpaced, 49152, 8000, -static_cast<int>(rounds_ % 4 == 0));
     if (rounds_ % 2 == 0)
         add("slimspec:rank=72", HeadMode::aligned, 49152, 1500, static_cast<int>(rng_.uniform() > 0.9));
 }

@@ -21,7 +21,7 @@ struct SyntheticOptions {
     int levels = 4;  ///< depth of the tree
     int topk = 4;
     int nodes = 12;
-    bool full_reference = true;  ///< calibration rows of the full head
+    bool full_reference = true;  ///< self-paced rows of the full head
 };
 
 class SyntheticRun {

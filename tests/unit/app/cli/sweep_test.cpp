@@ -119,7 +119,10 @@ TEST_F(SweepCommand, HeadsWithoutASizeHaveTheirDefault) {
                                     ranking.path(), save) +
                               eagle2()));
         EXPECT_EQ(found["skipped"], json::array()) << command;
-        EXPECT_GT(Sql(save).number("SELECT count(*) FROM sweep WHERE head = '" + head + "'"), 0) << command;
+        if (command == std::string("sweep")) {
+            EXPECT_GT(Sql(save).number("SELECT count(*) FROM sweep WHERE head = '" + head + "'"), 0)
+                << command;
+        }
     }
 }
 

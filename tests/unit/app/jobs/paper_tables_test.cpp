@@ -119,7 +119,8 @@ TEST(MeasuredValue, AveragesAreMeansOfTasks) {
             cell.tau_unclipped = tau;
             cell.tokens_per_second = 10 * tau;
             cell.end_to_end_tokens_per_second = 5 * tau;
-            cell.active_rows = 100 * tau;
+            cell.active_rows = 200 * tau;
+            cell.row_tokens = 100 * tau;
             made->tasks.push_back(cell);
         }
     row.macro.tau_unclipped_sd = 0.25;
