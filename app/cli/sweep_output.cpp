@@ -58,6 +58,7 @@ json sweep_json(const SweepReport& report, const Advice& advice) {
             {"profile",
              {{"file", report.profile.path},
               {"kind", to_text(report.profile.kind)},
+              {"controlled", !report.profile.controls.empty()},
               {"machine", report.profile.machine},
               {"model", report.profile.model}}},
             {"advice", advice_json(advice)},

@@ -235,7 +235,7 @@ Status read_identity(const Fields& fields, MachineProfile& profile) {
     DS_ASSIGN(profile.sessions, fields.texts("sessions"));
     DS_ASSIGN(profile.skipped, fields.texts("skipped"));
     const json* controls = fields.find("controls");
-    if (controls == nullptr) return {};
+    if (controls == nullptr || *controls == json::array()) return {};
     const auto is_time = [](const json& one) { return one.is_number() && one.get<double>() > 0; };
     if (!controls->is_array() || controls->size() != profile.sessions.size() ||
         !std::ranges::all_of(*controls, is_time))

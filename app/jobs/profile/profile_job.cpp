@@ -201,12 +201,15 @@ class Profiler {
         profile_.other_load = found.other_load;
         profile_.sessions = std::move(found.sessions);
         profile_.controls = std::move(found.controls);
+        fitted_ = profile_.sessions.size();
         if (profile_.note.empty()) profile_.note = found.note;
         return {};
     }
 
     Status save() {
-        for (PartCost& cost : profile_.costs) cost.curve = fit_curve(terms_of(cost), cost.curve.points);
+        if (fitted_ != profile_.sessions.size())
+            for (PartCost& cost : profile_.costs) cost.curve = fit_curve(terms_of(cost), cost.curve.points);
+        fitted_ = profile_.sessions.size();
         return write_profile(profile_);
     }
 
@@ -402,6 +405,7 @@ class Profiler {
     MachineProfile profile_;
     std::size_t drafter_ = 0;
     int visit_ = 0;
+    std::size_t fitted_ = 0;         ///< sessions that the curves are fitted to
     double done_ = 0, planned_ = 1;  ///< sessions of the drafter in turn
 };
 
