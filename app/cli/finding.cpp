@@ -76,8 +76,10 @@ std::string main_finding(const Snapshot& snapshot, RowId run_id) {
     const std::string head = head_clause(snapshot, run_id, conversations);
     const std::string who = whose + setting_text(run);
     if (const auto plain = compute_speedup(snapshot, run_id)) {
-        const std::string reference =
-            plain->conversations == 1 ? "plain decoding on this prompt" : "plain decoding";
+        const std::string reference = plain->conversations > 1 ? "plain decoding"
+                                      : plain->conversations_of_run > 1
+                                          ? "plain decoding on its first conversation"
+                                          : "plain decoding on this prompt";
         const bool slower = plain->ratio.interval && plain->ratio.interval->high < 1;
         return fmt::format("{} decoded {}{} ({}){}{}.\n", who, ratio_text(plain->ratio, reference),
                            slower ? ": drafting cost more than it saved" : "",

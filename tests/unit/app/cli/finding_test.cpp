@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/capture_builder.h"
 
 // The closing sentence of a run.
@@ -31,11 +33,14 @@ void add_run(CaptureBuilder& capture, const std::string& drafter, const std::vec
     }
 }
 
-/// Returns the sentence of a run whose rounds commit two tokens, against a step of plain decoding per token.
-std::string finding(const std::vector<TimeNs>& step_ms, bool baseline = true) {
+/// Returns the sentence of a run whose rounds commit two tokens, against a step of plain decoding per token
+/// in the first conversations.
+std::string finding(const std::vector<TimeNs>& step_ms, std::size_t plain_conversations = 8) {
     CaptureBuilder capture;
     add_run(capture, "eagle3", step_ms, 2);
-    if (baseline) add_run(capture, "none", std::vector(step_ms.size(), plain_step_ms), 1);
+    if (plain_conversations > 0)
+        add_run(capture, "none", std::vector(std::min(plain_conversations, step_ms.size()), plain_step_ms),
+                1);
     return cli::finding_text(capture.snapshot(), 1);
 }
 
@@ -62,8 +67,14 @@ TEST(Finding, OneConversationHasNoVerdict) {
                  {"drafting cost more", "no difference"});
 }
 
+TEST(Finding, ABaselineOfOneConversationOfManySaysSo) {
+    expect_parts(finding({14, 8, 14}, 1),
+                 {"as fast as plain decoding on its first conversation", "so no interval"},
+                 {"on this prompt"});
+}
+
 TEST(Finding, WithoutABaselineSaysHowToGetIt) {
-    expect_parts(finding({14}, false), {"reached", "run --baseline N compares with plain decoding"},
+    expect_parts(finding({14}, 0), {"reached", "run --baseline N compares with plain decoding"},
                  {"x as fast"});
 }
 

@@ -111,7 +111,7 @@ TEST_F(SweepCommand, HeadsWithoutASizeHaveTheirDefault) {
     const RankingFile ranking = RankingFile::shuffled(tiny_gguf_vocab());
     const std::string head = "fr-spec:v=" + std::to_string((tiny_gguf_vocab() / 4 + 63) / 64 * 64);
     for (const char* command : {"sweep", "advise"}) {
-        const std::string save = folder_->file(std::string(command) + ".dscope");
+        const std::string save = folder_->file(std::string(command) + "-default.dscope");
         const json found = parse_output(
             run(*folder_, arguments("{} --recording {} --model {} --threads 1 --quiet --json --profile {} "
                                     "--heads full,fr-spec --head-weights fr-spec={} --save {}",
