@@ -29,6 +29,19 @@ class Automatic : public ::testing::Test {
         return parse_output(
             decode(Arguments{"--drafter", "eagle2:" + folder_.file("eagle2"), "--json"} + more));
     }
+    /// Runs with an own cache folder, which has the demo model.
+    ProcessResult decode_demo(const Arguments& more) const {
+        const std::string cache = folder_.file("cache"), models = cache + "/draftscope/models";
+        if (!std::filesystem::exists(models)) {
+            std::filesystem::create_directories(cache + "/draftscope");
+            std::filesystem::create_directory_symlink(std::filesystem::path(demo_model_path()).parent_path(),
+                                                      models);
+        }
+        StartOptions options;
+        options.cache = cache.c_str();
+        return run(folder_, Arguments{"run", "--prompt", "hello", "--max-new", "16", "--quiet"} + more,
+                   options);
+    }
     ScratchFolder folder_;
 };
 
@@ -64,10 +77,6 @@ TEST_F(Automatic, DraftersWithoutHeadsReportNoHead) {
 /// The chosen tree depends on the machine; the use of the table does not.
 TEST_F(Automatic, QuickForecastsFromShippedAcceptance) {
     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
-    const auto decode_demo = [&](const Arguments& more) {
-        return run(folder_,
-                   Arguments{"run", "--prompt", "Name three rivers.", "--max-new", "16", "--quiet"} + more);
-    };
     const json chosen = parse_output(decode_demo({"--tree", "quick", "--json"}));
     const json table = json::parse(read_text(std::string(DS_SOURCE_DIR) + "/assets/demo_acceptance.json"));
     EXPECT_EQ(chosen["tree_auto"]["kept"], false);
@@ -103,37 +112,27 @@ TEST_F(Automatic, QuickForecastsFromShippedAcceptance) {
 /// The second start takes the forecast of the first, and a damaged file is made again.
 TEST_F(Automatic, TheDemoModelRunsUnderAKeptForecast) {
     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
-    const std::string models = folder_.file("cache/draftscope");
-    std::filesystem::create_directories(models);
-    std::filesystem::create_directory_symlink(std::filesystem::path(demo_model_path()).parent_path(),
-                                              models + "/models");
-    StartOptions options;
-    const std::string cache = folder_.file("cache");
-    options.cache = cache.c_str();
-    const auto start = [&](const Arguments& more) {
-        return run(folder_, Arguments{"run", "--prompt", "hello", "--max-new", "8", "--quiet"} + more,
-                   options);
-    };
-    const json first = parse_output(start({"--json"}));
+    const json first = parse_output(decode_demo({"--json"}));
     EXPECT_EQ(first["tree_auto"]["kept"], false);
     EXPECT_GT(first["tree_auto"]["pilot_rounds"], 0);
-    const json second = parse_output(start({"--json"}));
+    const json second = parse_output(decode_demo({"--json"}));
     EXPECT_EQ(second["tree_auto"]["kept"], true);
     EXPECT_EQ(second["tree_auto"]["pilot_rounds"], 0);
     for (const char* key : {"drafter", "head", "tree"}) EXPECT_EQ(second[key], first[key]) << key;
     EXPECT_EQ(second["tree_auto"]["forecasts"], first["tree_auto"]["forecasts"]);
-    EXPECT_NE(start({}).out.find("forecast kept from an earlier start: "), std::string::npos);
+    EXPECT_NE(decode_demo({}).out.find("forecast kept from an earlier start: "), std::string::npos);
     // What was measured under other conditions is not taken, and --tree quick measures again.
-    EXPECT_EQ(parse_output(start({"--json", "--threads", "1"}))["tree_auto"]["kept"], first["threads"] == 1);
-    EXPECT_EQ(parse_output(start({"--json", "--tree", "quick"}))["tree_auto"]["kept"], false);
+    EXPECT_EQ(parse_output(decode_demo({"--json", "--threads", "1"}))["tree_auto"]["kept"],
+              first["threads"] == 1);
+    EXPECT_EQ(parse_output(decode_demo({"--json", "--tree", "quick"}))["tree_auto"]["kept"], false);
     for (const char* damaged : {"[{", "[3]", R"([{"key": 3, "settings": 4}])", "{}"}) {
-        write_text(models + "/forecasts.json", damaged);
-        EXPECT_EQ(parse_output(start({"--json"}))["tree_auto"]["kept"], false) << damaged;
+        write_text(folder_.file("cache/draftscope/forecasts.json"), damaged);
+        EXPECT_EQ(parse_output(decode_demo({"--json"}))["tree_auto"]["kept"], false) << damaged;
     }
     // A head, a tree, a batch or a temperature keeps the fixed tree.
     for (const Arguments& more : {Arguments{"--head", "full"}, Arguments{"--tree", "chain=2"},
                                   Arguments{"--batch", "2"}, Arguments{"--temperature", "0.5"}})
-        EXPECT_TRUE(parse_output(start(Arguments{"--json"} + more))["tree_auto"].is_null()) << more[0];
+        EXPECT_TRUE(parse_output(decode_demo(Arguments{"--json"} + more))["tree_auto"].is_null()) << more[0];
 }
 
 /// Drafts of other heads exclude no step.
