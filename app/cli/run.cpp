@@ -378,7 +378,8 @@ void add_run(CLI::App& program, Action& action) {
     add_shown(*command, "--head,--heads", config.head,
               "draft LM head, one of " + known_heads() +
                   "; e.g. fr-spec:v=8192. With --tree auto or quick also auto, the default then: the "
-                  "head that decodes fastest");
+                  "head that decodes fastest. Without --tree and --head, the demo model runs under "
+                  "--tree quick, whose forecast is kept");
     add_shown(*command, "--tier", config.tier,
               "depth of the measurement: 0 clocks (the only tier for comparing speeds), 1 CUPTI "
               "graph intervals, 2 every kernel, 3 counters");
