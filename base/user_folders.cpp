@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <string>
 #include <vector>
 
 namespace draftscope {
@@ -33,6 +35,19 @@ fs::path cache_folder() {
         return cache / "draftscope";
     const fs::path home = home_folder();
     return home.empty() ? fs::path() : home / ".cache" / "draftscope";
+}
+
+bool replace_file(const fs::path& path, std::string_view text) {
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    const fs::path partial = path.string() + "." + std::to_string(getpid()) + ".partial";
+    {
+        std::ofstream file(partial, std::ios::binary);
+        file << text << std::flush;
+        if (!file) return false;
+    }
+    fs::rename(partial, path, error);
+    return !error;
 }
 
 }  // namespace draftscope

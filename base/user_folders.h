@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 namespace draftscope {
 
@@ -10,5 +11,9 @@ std::filesystem::path home_folder();
 
 /// Returns XDG_CACHE_HOME/draftscope or ~/.cache/draftscope; empty if no home is known.
 std::filesystem::path cache_folder();
+
+/// Replaces a file at once, so that no reader sees a part of it, and creates its folder. Returns whether it
+/// was written.
+bool replace_file(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace draftscope

@@ -112,6 +112,9 @@ struct HeadStats {
     double bytes_per_call = 0;
     double head_ns_per_round = 0;  ///< over timed rounds; 0 without any
 };
+/// Returns whether the rows of a call have shortlists of their own: fewer tokens than the call reads, both
+/// rounded. `row_tokens` absent or 0 = unknown.
+bool has_own_shortlists(std::optional<double> row_tokens, double active_rows);
 /// Returns the statistics ordered by mode and head.
 std::vector<HeadStats> head_stats(const Snapshot& snapshot, RowId run_id);
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -101,6 +102,11 @@ bool time_counts(const Snapshot& snapshot, HeadMode mode, std::optional<std::siz
     const StepRow& step = snapshot.steps[snapshot.rounds[*round].step_index].row;
     if (mode == HeadMode::drive) return step.time_counts() && step.sampled;
     return step.excluded != Excluded::warmup;
+}
+
+bool has_own_shortlists(std::optional<double> row_tokens, double active_rows) {
+    const double own = std::nearbyint(row_tokens.value_or(0));
+    return own != 0 && own != std::nearbyint(active_rows);
 }
 
 std::vector<HeadStats> head_stats(const Snapshot& snapshot, RowId run_id) {

@@ -148,6 +148,12 @@ std::int64_t planned_prompts(const RunRow& run) {
     return found != config.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
 }
 
+std::string ranking_source(const RunRow& run) {
+    const json config = parsed(run.config_json);
+    const auto found = config.find(ranking_key);
+    return found != config.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 bool is_baseline(const RunRow& run) {
     return run.drafter == plain_drafter &&
            parsed(run.config_json).value(std::string(role_key), json()) == baseline_role;

@@ -61,8 +61,9 @@ inline constexpr std::string_view bench_key = "bench";
 /// Key in `config_json` of the recording along which the rounds of a swept setting were replayed.
 inline constexpr std::string_view replayed_recording_key = "recording";
 
-/// Key in `config_json` of the source of the ranking by which tokens have ranks; null = none.
-inline constexpr std::string_view ranking_key = "ranking";
+/// Returns what the ranking was counted on by which tokens have ranks; "" = unknown or none.
+std::string ranking_source(const RunRow& run);
+inline constexpr std::string_view ranking_key = "ranking";  ///< in `config_json`
 
 /// Key in `config_json` of the losslessness of the run's acceptance rule; see losslessness().
 inline constexpr std::string_view losslessness_key = "losslessness";

@@ -106,6 +106,9 @@ class Backend : public DeviceMemory {
     std::recursive_mutex& submit_mutex() { return submit_mutex_; }
     /// Staging memory for ops with operands on the host.
     DeviceWorkspace& workspace() { return *workspace_; }
+    /// Returns whether synchronize() will return an error. Ops then do nothing: their operands may not have
+    /// arrived.
+    bool has_error() const { return !error_.empty(); }
     /// Sets the error that synchronize() returns. The first error wins.
     void set_error(std::string what) {
         if (error_.empty()) error_ = std::move(what);

@@ -49,11 +49,8 @@ const char* meaning_of(const std::string& name) {
 /// Returns a table of figures; "" without figures.
 std::string figures_text(const char* title, const fit::Report& figures) {
     std::vector<std::vector<std::string>> rows;
-    for (const auto& [name, value] : figures) {
-        const std::string meaning = meaning_of(name);
-        rows.push_back(
-            {meaning.empty() ? name : fmt::format("{}{}", name, meaning), fmt::format("{:.6g}", value)});
-    }
+    for (const auto& [name, value] : figures)
+        rows.push_back({name + meaning_of(name), fmt::format("{:.6g}", value)});
     return rows.empty() ? std::string() : "\n" + format_table({title, ""}, rows);
 }
 

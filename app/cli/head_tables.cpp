@@ -30,10 +30,6 @@ std::string mode_text(const HeadComparison& head) {
     return std::string(to_text(head.stats.mode)) + mark;
 }
 
-bool has_own_shortlists(const HeadStats& stats) {
-    return size_text(stats.row_tokens, stats.active_rows) != size_text({}, stats.active_rows);
-}
-
 std::string acceptance_table(const std::vector<HeadComparison>& heads) {
     std::vector<std::vector<std::string>> rows;
     for (const HeadComparison& head : heads) {
@@ -50,8 +46,9 @@ std::string acceptance_table(const std::vector<HeadComparison>& heads) {
                          "MFLOP/round", "T_head us"},
                         rows) +
            (calibrated ? "calibration: a few rounds of each text, so no tau\n" : "") +
-           size_note(std::ranges::any_of(
-               heads, [](const HeadComparison& head) { return has_own_shortlists(head.stats); }));
+           size_note(std::ranges::any_of(heads, [](const HeadComparison& head) {
+               return has_own_shortlists(head.stats.row_tokens, head.stats.active_rows);
+           }));
 }
 
 std::string reference_text(const HeadComparison& head) {
@@ -124,9 +121,9 @@ std::string bytes_table(const std::vector<HeadComparison>& heads) {
 }  // namespace
 
 std::string size_text(std::optional<double> row_tokens, double active_rows) {
-    const std::string read = fmt::format("{:.0f}", active_rows);
-    const std::string own = fmt::format("{:.0f}", row_tokens.value_or(0));
-    return own == read || own == "0" ? read : fmt::format("{} (reads {})", own, read);
+    return has_own_shortlists(row_tokens, active_rows)
+               ? fmt::format("{:.0f} (reads {:.0f})", *row_tokens, active_rows)
+               : fmt::format("{:.0f}", active_rows);
 }
 
 std::string size_note(bool own_shortlists) {

@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -20,6 +19,7 @@
 #include "app/jobs/resolve/resolve.h"
 #include "capture/conversations.h"
 #include "capture/head_traits.h"
+#include "capture/queries.h"
 #include "engine/replay/replay_stats.h"
 #include "profiler/stats/cost_model.h"
 
@@ -323,7 +323,7 @@ void print_replay(const ReplayReport& report) {
     print("{}", format_table(header, rows));
     print("kB and MFLOP: of a round's head calls\n{}",
           size_note(std::ranges::any_of(tallies, [](const ReplayStats& one) {
-              return std::round(one.row_tokens()) != std::round(one.active_rows());
+              return has_own_shortlists(one.row_tokens(), one.active_rows());
           })));
     if (!tallies.empty() && static_size(report, tallies, 0))
         print("static: tokens of a static head with as many FLOPs; SpecVocab's V d'/d + k\n");

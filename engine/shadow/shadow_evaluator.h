@@ -57,9 +57,7 @@ class ShadowEvaluator {
     void append_logits(const Round& round);
     void drop_logits(Sequence& sequence);
     HeadEvalRow make_row(std::size_t index, const HeadRound& round, TimeNs head_ns) const;
-    bool keeps_logits() const {
-        return core_.options.record_nodes && !(core_.options.shadows.empty() && aligned_.empty());
-    }
+    bool keeps_logits() const { return core_.options.record_nodes && !core_.options.shadows.empty(); }
 
     struct SelfPaced {
         ShadowHead head;

@@ -379,12 +379,10 @@ class CudaBackendImpl final : public CudaBackend {
             return;
         }
         set_error(fmt::format("{}: {}{}", what, error_text(error), lost_hint));
-        lost_ = true;
     }
     /// `op` is an op, or a span of them.
     template <typename Op>
     void run(const Op& op, const char* name) {
-        if (lost_) return;  // operands may not have arrived
         use_gpu(options_.ordinal);
         cuda::launch(op, dtype(), kernel_stream());
         check(cudaPeekAtLastError(), name);
@@ -446,7 +444,6 @@ class CudaBackendImpl final : public CudaBackend {
     BackendStats use_;
     bool capturing_ = false;
     std::string capture_error_;
-    bool lost_ = false;  ///< a call failed: the device's results are worthless
     CudaTimer timer_;
     Staging up_, down_;
     std::vector<Arrival> arriving_;

@@ -79,7 +79,7 @@ Status write_profile(const MachineProfile& profile);
 
 /// What readers of an uncontrolled profile must know.
 inline constexpr std::string_view no_control_text =
-    "its times were measured without a control, so that they hold what the machine drifted meanwhile";
+    "the profile was measured without a control: its times hold the drift of the machine";
 
 /// What a profile must agree with. "" and 0 agree with any.
 struct ProfileUse {

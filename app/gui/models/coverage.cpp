@@ -6,7 +6,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "app/gui/models/draft_tree.h"
 #include "capture/head_traits.h"
@@ -238,10 +237,10 @@ std::vector<int> log_sizes(int vocab_size, int points) {
 }
 
 std::string describe_shortlist(const HeadStats& stats) {
-    const std::string read = fmt::format("{:.0f}", stats.active_rows);
-    const std::string own = fmt::format("{:.0f}", stats.row_tokens.value_or(0));
-    if (own == read || own == "0") return fmt::format("shortlist of {} tokens", read);
-    return fmt::format("{} tokens in a row's shortlist, {} in all that a level's call reads", own, read);
+    if (!has_own_shortlists(stats.row_tokens, stats.active_rows))
+        return fmt::format("shortlist of {:.0f} tokens", stats.active_rows);
+    return fmt::format("{:.0f} tokens in a row's shortlist, {:.0f} in all that a level's call reads",
+                       *stats.row_tokens, stats.active_rows);
 }
 
 CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& index,
@@ -256,9 +255,7 @@ CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& inde
     const Vocab* vocab = snapshot.vocab(run->vocab_id);
     model.vocab_size = vocab == nullptr ? static_cast<int>(index.all().by_rank.size())
                                         : static_cast<int>(vocab->rows.size());
-    const auto config = nlohmann::json::parse(run->config_json, nullptr, false);
-    if (config.is_object() && config.contains(ranking_key) && config[ranking_key].is_string())
-        model.ranking_source = config[ranking_key];
+    model.ranking_source = ranking_source(*run);
     const RunHeadTraits run_heads(*run);
     model.heads = head_marks(snapshot, run->id, run_heads);
     for (const CoverageIndex::HeadRounds& head : index.heads())

@@ -277,8 +277,10 @@ std::vector<MatrixRow> published_matrix_rows(const PublishedGroup& group,
                 row.cells[c].derived = fmt::format("derived: {:g} / {:g} tokens per second",
                                                    *task->tokens_per_second, *task->plain_tokens_per_second);
         }
-        if (!columns.empty()) row.cells[0] = cell(tau.value(), speedup.value());
-        row.cells[0].derived = "derived: mean of the tasks shown";
+        if (!columns.empty()) {
+            row.cells[0] = cell(tau.value(), speedup.value());
+            row.cells[0].derived = "derived: mean of the tasks shown";
+        }
         rows.push_back(std::move(row));
     }
     return rows;

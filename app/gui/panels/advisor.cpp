@@ -85,7 +85,7 @@ void draw_buttons(PanelContext& c, const SweepView& view) {
         RunConfig run = advised;
         run.limit = run.baseline = static_cast<int>(tried);
         run.balanced = true;
-        run.calibration_rounds = 0;  // its steps would be missing from the comparison
+        run.calibration_rounds = 0;  // the comparison is with plain decoding
         c.commands.emplace_back(std::in_place_type<CmdStart>, CmdStart{run});
         c.ui.compare_newest = true;
         c.ui.focus_panel = "compare";

@@ -27,20 +27,10 @@ void save_probe(const std::string& cpu_name, const ProbedBandwidth& measured) {
         stream[std::to_string(count)] = reads.stream;
         scattered[std::to_string(count)] = reads.scattered;
     }
-    std::error_code error;
-    fs::create_directories(path.parent_path(), error);
-    const fs::path partial = path.string() + ".partial";
-    {
-        std::ofstream file(partial);
-        file << nlohmann::json(
-                    {{"cpu", cpu_name}, {"read_gb_per_s", stream}, {"scattered_read_gb_per_s", scattered}})
-                    .dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
-        if (!file) {
-            log_warning("{}: the bandwidth probe can't be saved", path.string());
-            return;
-        }
-    }
-    fs::rename(partial, path, error);
+    const nlohmann::json document = {
+        {"cpu", cpu_name}, {"read_gb_per_s", stream}, {"scattered_read_gb_per_s", scattered}};
+    if (!replace_file(path, document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace)))
+        log_warning("{}: the bandwidth probe can't be saved", path.string());
 }
 
 ReadBandwidth load_probe(const std::string& cpu_name, int threads) {

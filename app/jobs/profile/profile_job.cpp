@@ -392,8 +392,9 @@ class Profiler {
     void add_control(double ms) {
         const double former = profile_.control_ms();
         profile_.controls.push_back(ms);
+        const double scale = profile_.control_ms() / former;  // without a former control there are no points
         for (PartCost& cost : profile_.costs)
-            for (CostPoint& point : cost.curve.points) point.ms *= profile_.control_ms() / former;
+            for (CostPoint& point : cost.curve.points) point.ms *= scale;
     }
 
     ProfileConfig config_;

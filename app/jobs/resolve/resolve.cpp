@@ -36,8 +36,7 @@ Status resolve_model(ResolvedRun& run) {
         if (demo.empty()) {
             return bad_input(
                 "the demo model is missing; fetch it with tools/fetch_deps.sh model, or name another target, "
-                "a "
-                "GGUF file or a model folder");
+                "a GGUF file or a model folder");
         }
         run.config.model = demo;
     }

@@ -1,7 +1,6 @@
 #include "app/jobs/run/kept_forecast.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -21,9 +20,13 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t max_kept = 16;  // our default
 
+fs::path forecasts_file() {
+    return cache_folder() / "forecasts.json";
+}
+
 /// Returns the kept settings by key; empty if the file is missing or damaged.
 json read_kept() {
-    std::ifstream file(cache_folder() / "forecasts.json");
+    std::ifstream file(forecasts_file());
     json kept = json::parse(file, nullptr, false);
     return kept.is_object() ? kept : json::object();
 }
@@ -70,14 +73,9 @@ void save_forecasts(const std::string& key, std::span<const SweepSetting> foreca
     for (const SweepSetting& one : forecasts)
         settings.push_back(
             {{"head", one.head}, {"tree", one.tree}, {"round_ms", one.round_ms}, {"plain_ms", one.plain_ms}});
-    std::error_code error;
-    const fs::path path = cache_folder() / "forecasts.json";
+    const fs::path path = forecasts_file();
     if (!path.is_absolute()) return;  // no home is known
-    const fs::path partial = fmt::format("{}.{}.partial", path.string(), getpid());
-    fs::create_directories(path.parent_path(), error);
-    if (std::ofstream file(partial); file << kept.dump(1) << std::endl)
-        fs::rename(partial, path, error);
-    else
+    if (!replace_file(path, kept.dump(1, ' ', false, json::error_handler_t::replace)))
         log_warning("{}: the forecast can't be kept", path.string());
 }
 

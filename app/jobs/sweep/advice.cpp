@@ -193,7 +193,7 @@ std::string how_sure(const SweepReport& report, const SettingChoice& choice) {
             choice.conversations, choice.same_choice,
             choice.speedup.interval->contains(1) ? " It does not exclude plain decoding." : "");
     const SweepSetting& chosen = report.settings[choice.chosen];
-    if (report.profile.is_uncontrolled()) text += fmt::format(" Of the profile, {}.", no_control_text);
+    if (report.profile.is_uncontrolled()) text += fmt::format(" Note: {}.", no_control_text);
     if (!chosen.exact)
         text += fmt::format(" Its acceptance is an estimate: {}.", fmt::join(report.estimates, "; "));
     if (chosen.extrapolated) text += " Its cost lies outside of what the profile measured.";

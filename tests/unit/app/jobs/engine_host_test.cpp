@@ -33,6 +33,14 @@ class EngineHostTest : public ::testing::Test {
         recorder_.flush();
         return std::move(*done);
     }
+    /// Returns a config whose prompt file has `count` prompts.
+    RunConfig config_of_prompts(int count) const {
+        RunConfig config = files_.config();
+        config.prompts_file = files_.file("some.jsonl");
+        std::ofstream prompts(config.prompts_file);
+        for (int i = 0; i < count; ++i) prompts << "{\"prompt\": \"hello " << i << "\"}\n";
+        return config;
+    }
 
     TinyFiles files_;
     Recorder recorder_;
@@ -145,11 +153,7 @@ std::vector<std::string> decoding_order(const Snapshot& snapshot) {
 }
 
 TEST_F(EngineHostTest, TheBaselineTakesTurns) {
-    RunConfig config = files_.config();
-    config.prompts_file = files_.file("some.jsonl");
-    std::ofstream prompts(config.prompts_file);
-    for (int i = 0; i < 4; ++i) prompts << "{\"prompt\": \"hello " << i << "\"}\n";
-    prompts.close();
+    RunConfig config = config_of_prompts(4);
     config.baseline = 3;
     run(config);
     const auto snapshot = recorder_.snapshot();
@@ -166,11 +170,7 @@ TEST_F(EngineHostTest, TheBaselineTakesTurns) {
 }
 
 TEST_F(EngineHostTest, AShortBaselineNeedsNoOption) {
-    RunConfig config = files_.config();
-    config.prompts_file = files_.file("some.jsonl");
-    std::ofstream prompts(config.prompts_file);
-    for (int i = 0; i < 5; ++i) prompts << "{\"prompt\": \"hello " << i << "\"}\n";
-    prompts.close();
+    RunConfig config = config_of_prompts(5);
     config.baseline = short_baseline;
     RowId id = run(config).run_id;
     EXPECT_EQ(compute_speedup(*recorder_.snapshot(), id)->conversations, 1u);

@@ -139,6 +139,35 @@ TEST_F(Shadows, TheFullHeadMayFollowTextsThatHaveEnded) {
     }
 }
 
+/// Cancels the run when its first text has all of its tokens.
+class CancelAtTheEnd : public RecordList {
+  public:
+    CancelAtTheEnd(DebugGate& gate, int tokens) : gate_(gate), left_(tokens) {}
+    void push(Record record) override {
+        if (const auto* step = std::get_if<StepRecord>(&record))
+            if ((left_ -= step->rounds.front().round.committed) <= 0) gate_.cancel();
+        RecordList::push(std::move(record));
+    }
+
+  private:
+    DebugGate& gate_;
+    int left_;
+};
+
+TEST_F(Shadows, ACancelledRunHasNoTextFollowedInPart) {
+    const DecodeCase setting{.head = "fr-spec:v=3",
+                             .max_new = 30,
+                             .ignore_eos = true,
+                             .calibration_rounds = 2,
+                             .full_shadow_ns = 1000 * ns_per_s};
+    CancelAtTheEnd records(fixture_.gate(), setting.max_new - 1);
+    const auto outcomes = fixture_.decode(setting, {{5}}, &records);
+    fixture_.gate().reset();
+    EXPECT_EQ(outcomes[0].finish, Finish::length);
+    for (const HeadEvaluated& evaluated : RecordList::of<HeadEvaluated>(records.take()))
+        for (const HeadEvalRow& row : evaluated.rows) EXPECT_EQ(row.mode, HeadMode::calibration);
+}
+
 /// An aligned copy of the driving head drafts the same trees, so it is evaluated like the rounds themselves.
 /// Heads with another state or shortlist draft from the driving head's positions.
 TEST_F(Shadows, AlignedHeadsDraftInTheDrivingRounds) {
