@@ -192,6 +192,7 @@ json bench_json(const BenchReport& report, const Shard& shard) {
             {"cancelled", report.cancelled},
             {"conversations", report.conversations},
             {"finished_conversations", report.finished_conversations},
+            {"notes", report.notes},
             {"seconds", report.seconds},
             {"methods", std::move(methods)},
             {"machine", drift_json(report)},

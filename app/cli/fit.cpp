@@ -35,7 +35,8 @@ json fit_json(const FitReport& done) {
     return {{"version", version},        {"head", done.head},         {"target", done.target},
             {"drafter", done.drafter},   {"trained", fit_kind(done)}, {"artefact", done.out},
             {"bytes", done.bytes},       {"seconds", done.seconds},   {"parameters", done.parameters},
-            {"held_out", done.held_out}, {"fit", done.notes},         {"remark", done.remark}};
+            {"held_out", done.held_out}, {"fit", done.notes},         {"remark", done.remark},
+            {"notes", done.file_notes}};
 }
 
 /// Returns which direction of a fit's figure is better; "" for counts.

@@ -233,7 +233,8 @@ json replay_json(const ReplayReport& report, const Shard& shard) {
                       report, replayed_heads_json(report, tally(report, [](std::size_t) { return true; })))},
         {"categories", std::move(categories)},
         {"prompts", std::move(prompts)},
-        {"warnings", report.warnings}};
+        {"warnings", report.warnings},
+        {"notes", report.notes}};
 }
 
 /// Returns tau of each head by category; "" for a recording of one category.

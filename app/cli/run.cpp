@@ -154,7 +154,8 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const RunCon
             {"speed", position_json(snapshot, report.run_id)},
             {"phases", phases_json(snapshot, report.run_id)},
             {"heads", heads_json(snapshot, report.run_id)},
-            {"losses", losses}};
+            {"losses", losses},
+            {"notes", report.notes}};
 }
 
 /// Prints the forecast of --tree quick next to what came.

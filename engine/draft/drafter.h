@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/notes.h"
 #include "base/phase.h"
 #include "base/result.h"
 #include "engine/heads/device_spans.h"
@@ -122,6 +123,11 @@ class Drafter {
     virtual std::size_t feature_weight_bytes() const { return 0; }
     /// Maximum draft levels of a drafter with one head per level; 0 = unlimited.
     virtual int max_levels() const { return 0; }
+    /// What was guessed or odd in the drafter's files.
+    const Notes& notes() const { return notes_; }
+
+  protected:
+    Notes notes_;
 };
 /// Checks a tree against the drafter's maximum number of levels. A dynamic tree stops at that level; a deeper
 /// static tree is an error.

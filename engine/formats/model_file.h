@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "base/notes.h"
 #include "base/result.h"
 #include "engine/chat_template/chat_template.h"
 #include "engine/formats/model_config.h"
@@ -20,6 +21,7 @@ struct ModelFile {
     ChatTemplate chat;         ///< raw, with problem() set, if the file's template is unusable
     std::string quantisation;  ///< dominant tensor type, "Q4_1"
     bool quantised = false;    ///< decides --precision auto
+    Notes notes;               ///< what was chosen or odd in the files
 };
 
 /// Opens a target: a GGUF file, a folder with config.json, safetensors and tokenizer.json, or

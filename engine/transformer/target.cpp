@@ -368,6 +368,9 @@ const Tokenizer* Target::tokenizer() const {
 const ChatTemplate& Target::chat() const {
     return impl_->file.chat;
 }
+const Notes& Target::notes() const {
+    return impl_->file.notes;
+}
 kernels::Precision Target::precision() const {
     return impl_->precision;
 }

@@ -81,6 +81,7 @@ class Target {
     const ModelConfig& config() const;
     const Tokenizer* tokenizer() const;
     const ChatTemplate& chat() const;
+    const Notes& notes() const;  ///< of the model's files
     kernels::Precision precision() const;
     const std::string& path() const;
     const LoadReport& load_report() const;

@@ -264,6 +264,8 @@ class Bench {
         report_.batch = row.batch;
         report_.temperature = row.temperature;
         report_.cancelled = report_.cancelled || done->cancelled;
+        for (const std::string& note : done->notes)
+            if (std::ranges::find(report_.notes, note) == report_.notes.end()) report_.notes.push_back(note);
         auto verified = verify_times(*snapshot, row.id);
         for (const DrivenPrompt& prompt : driven_prompts(*snapshot, row.id)) {
             const PromptRow* about = snapshot->prompt(prompt.prompt_id);

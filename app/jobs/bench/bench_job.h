@@ -6,6 +6,7 @@
 
 #include "app/jobs/commands/commands.h"
 #include "app/jobs/commands/job_hooks.h"
+#include "base/notes.h"
 #include "base/result.h"
 #include "engine/control/debug_gate.h"
 #include "profiler/stats/bench_drift.h"
@@ -57,6 +58,7 @@ struct BenchReport {
     BenchDrift drift;
     std::vector<Latency> latency;    ///< by method
     std::vector<HeadTraffic> reads;  ///< by method, over all timed rounds; 0 without a head
+    Notes notes;                     ///< of all runs, each once
     double seconds = 0;
     std::string capture;        ///< the file that was written; "" = none
     std::string storage_error;  ///< why the file is incomplete; "" = it is complete

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/jobs/commands/job_hooks.h"
+#include "base/notes.h"
 #include "base/result.h"
 #include "engine/fit/fit_head.h"
 
@@ -44,6 +45,7 @@ struct FitReport {
     bool joint = false;
     std::map<std::string, std::string, std::less<>> parameters;
     fit::Report held_out;  ///< also the weights file's metadata `report`
+    Notes file_notes;      ///< of the target's and the drafter's files
     fit::Report notes;     ///< rows, steps, divergences during training
     std::string remark;    ///< why a head stopped at the closed form; "" = it did not
     std::uint64_t bytes = 0;

@@ -99,9 +99,12 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     options.hash = [&](const PromptInput& prompt) { return hashes.at(*prompt.ordinal); };
     options.batch = config.batch;
     options.cancelled = hooks.cancelled;
+    RecordReport report;
+    report.notes = target->notes();
+    append_notes(report.notes, prompts.notes);
+    say_notes(report.notes);
     const TimeNs start = monotonic_ns();
     DS_TRY(record_decode(*target, *exec, feed, options, *writer));
-    RecordReport report;
     report.seconds = seconds(monotonic_ns() - start);
     if (writer->prompts() == 0) return Error{ErrorKind::cancelled, "stopped before the first token"};
     if (config.times && writer->info().complete) {

@@ -5,6 +5,7 @@
 
 #include "app/jobs/commands/commands.h"
 #include "app/jobs/commands/job_hooks.h"
+#include "base/notes.h"
 #include "base/result.h"
 #include "engine/recording/recording_info.h"
 
@@ -24,6 +25,7 @@ struct RecordConfig {
 struct RecordReport {
     RecordingInfo info;
     std::int64_t generated = 0;
+    Notes notes;  ///< of the model and the prompts
     double seconds = 0;
 };
 /// Decodes the prompts and writes the recording. Blocks. If cancelled, the recording contains the decoded

@@ -43,6 +43,7 @@ Status replay_group(const DrafterGroup& group, const std::vector<ResolvedRun>& r
                     const ReplayModels& models, const ReplayOptions& options, const JobHooks& hooks,
                     ReplayReport& report) {
     DS_ASSIGN(const DraftModels drafting, load_draft_models(group, runs, models, hooks));
+    append_notes(report.notes, drafting.drafter->notes());
     DS_TRY(check_tree(*drafting.drafter, options.tree));
     std::vector<std::size_t> places = group.heads;
     if (drafting.heads.empty()) {

@@ -9,6 +9,7 @@
 #include "app/jobs/commands/job_hooks.h"
 #include "app/jobs/commands/shard.h"
 #include "app/jobs/resolve/artefacts.h"
+#include "base/notes.h"
 #include "base/result.h"
 #include "engine/recording/recording.h"
 #include "engine/replay/replay.h"
@@ -48,6 +49,7 @@ struct ReplayReport {
     std::vector<double> costs;  ///< ReplayConfig::costs
     int levels = 0;             ///< draft levels of the tree
     std::vector<std::string> warnings;
+    Notes notes;         ///< of the target's and the drafters' files
     double seconds = 0;  ///< of the replay, without loading
     std::int64_t rounds() const;
 };

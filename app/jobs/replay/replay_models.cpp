@@ -113,6 +113,7 @@ Result<DraftModels> load_draft_models(const DrafterGroup& group, const std::vect
     if (!out.drafter) {
         hooks.report(-1, "loading drafter " + first.drafter_id);
         DS_ASSIGN(out.drafter, load_drafter(first, *models.target, *models.exec));
+        say_notes(out.drafter->notes());
     }
     DS_TRY(check_recording_features(*models.recording, *out.drafter, first.drafter_id));
     if (!out.drafter->uses_head()) return out;

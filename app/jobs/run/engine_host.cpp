@@ -295,6 +295,9 @@ Status EngineHost::Impl::record_run(RunPlan& plan, std::optional<RunPlan>& basel
     }
     const RunRow row = describe_run(plan, models, report.tier, report.frontend, ++ids.run);
     report.run_id = row.id;
+    append_notes(report.notes, models.notes());
+    append_notes(report.notes, plan.notes);
+    say_notes(report.notes);
     context.recorder.push(start_record(row, plan, models));
     const int kept_steps = push_kept(row, plan, context);
     if (!plan.conversations.empty()) {
@@ -318,6 +321,9 @@ Status EngineHost::Impl::record_run(RunPlan& plan, std::optional<RunPlan>& basel
         DS_ASSIGN(report.exact, check_fast_run(plan.run, models.target(), models.exec(), plan.conversations,
                                                report.prompts));
     }
+    say_notes(report.notes);
+    for (const std::string& note : report.notes)
+        context.recorder.push(NoteRow{row.id, 0, monotonic_ns(), note});
     context.recorder.push(end_record(row, outcome.ok(), report.cancelled));
     context.recorder.flush();
     if (baseline) push_baseline(*baseline, context);

@@ -45,6 +45,12 @@ void ModelCache::replace_capability(Capability capability) {
     machine_.capabilities.push_back(std::move(capability));
 }
 
+Notes ModelCache::notes() const {
+    Notes out = target().notes();
+    append_notes(out, drafter().notes());
+    return out;
+}
+
 /// Reports the pinning of this run next to the machine's capability.
 void ModelCache::note_pinning(int threads, bool pin) {
     const int workers = threads - 1, pinned = exec().pinned();

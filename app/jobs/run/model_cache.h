@@ -35,6 +35,7 @@ class ModelCache {
     LmHead* full_head() const { return full_head_.get(); }  ///< null if head() is the full head
     const Vocabulary& vocabulary() const { return vocabulary_; }
     std::span<const ShadowHead> shadows() const { return shadows_; }
+    Notes notes() const;  ///< of the target's and the drafter's files
     /// Returns this machine, with the back end and the probed bandwidth of the loaded number of threads.
     Machine machine() const;
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/jobs/commands/commands.h"
+#include "base/notes.h"
 #include "base/result.h"
 #include "engine/recording/recording.h"
 
@@ -30,6 +31,7 @@ struct PromptSet {
     std::vector<Conversation> conversations;  ///< of the shard
     int total = 0;                            ///< conversations of all shards
     std::string hash;                         ///< of the ids, system turns and turns of all shards
+    Notes notes;                              ///< what was skipped or odd
 };
 
 /// Reads JSONL with `prompt` or `turns[]` per line; Spec-Bench, HumanEval and GSM8K files load unchanged.

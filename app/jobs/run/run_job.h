@@ -9,6 +9,7 @@
 
 #include "app/jobs/commands/commands.h"
 #include "app/jobs/run/recorder.h"
+#include "base/notes.h"
 #include "base/result.h"
 #include "engine/control/debug_gate.h"
 #include "engine/decode/exact_check.h"
@@ -44,6 +45,7 @@ struct RunReport {
     std::optional<ExactCheck> exact;           ///< what --numerics fast changed
     int pinned_workers = 0;                    ///< threads pinned to a CPU each
     bool cancelled = false;
+    Notes notes;                          ///< of the model, the drafter, the prompts and the rounds
     std::string capture;                  ///< the file that was written; "" = none
     std::string storage_error;            ///< e.g. disk full; committed rows are kept
     std::vector<LossRow> storage_losses;  ///< rows missing from the capture file

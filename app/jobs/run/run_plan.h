@@ -32,6 +32,7 @@ struct RunPlan {
     std::vector<Conversation> conversations;
     int total = 0;               ///< conversations of the run in all its shards
     std::string prompts_hash;    ///< PromptSet::hash
+    Notes notes;                 ///< PromptSet::notes
     bool baseline = false;       ///< the autoregressive reference of a run
     bool only_if_short = false;  ///< a baseline that is left out if it takes seconds
     std::string bench;           ///< RunHooks::bench
