@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Every test there is, one group after the other, for hours: ./run test --all [GROUP...]
-#   suite sass product kills cluster docs training asan tsan fuzz bare
+#   suite sass product kills cluster docs training models asan tsan fuzz bare
+# DRAFTSCOPE_MODELS: folder of the two models of `tools/fetch_deps.sh qwen-coder`; default: the cache folder.
 # A group that cannot run here says why and counts as skipped. Exit code 1 if a group failed.
 # FUZZ_SECONDS (600) is the time of each fuzz program. Logs: build/all/GROUP.log.
 set -uo pipefail
@@ -50,6 +51,14 @@ training() {
         "$(tools/with_torch.sh)" tools/train_drafter.py check
 }
 
+# Greedy text of real models against a float reference. Nothing is fetched here: the models are large.
+models() {
+    local folder=${DRAFTSCOPE_MODELS:-${XDG_CACHE_HOME:-$HOME/.cache}/draftscope/models}
+    local files=("$folder"/qwen2.5-coder-*.gguf)
+    [ -f "${files[0]}" ] || { skip "no real models in $folder (tools/fetch_deps.sh qwen-coder [FOLDER], DRAFTSCOPE_MODELS=FOLDER)"; return; }
+    "$(tools/with_torch.sh)" tests/models/greedy_reference.py --program build/release/draftscope "${files[@]}"
+}
+
 # A virtual address space that is laid out at random can collide with the shadow memory.
 sanitized() { # PRESET
     cmake --preset "$1" && cmake --build --preset "$1" && setarch -R ctest --preset "$1" -j "$(nproc)" --timeout 3000
@@ -85,6 +94,7 @@ group kills kills
 group cluster cluster
 group docs docs
 group training training
+group models models
 group asan asan
 group tsan tsan
 group fuzz fuzz

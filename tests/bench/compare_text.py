@@ -4,7 +4,8 @@ a folder is compared with jinja2 configured as in transformers, every tokenizer.
 packages transformers, jinja2 and tokenizers, and the files to compare.
 
 usage: tests/bench/compare_text.py build/release/text_peer FOLDER...
-    FOLDER holds *.jinja (llama.cpp's models/templates) or is a model folder with tokenizer.json and config.json
+    FOLDER holds *.jinja (llama.cpp's models/templates), or ggml-vocab-*.gguf with their vectors *.inp and *.out (llama.cpp's
+    models), or is a model folder with tokenizer.json and config.json
 """
 import json
 import subprocess
@@ -129,6 +130,27 @@ def compare_tokenizer(peer, folder):
     return different
 
 
+def compare_vectors(peer, files):
+    """Texts and ids of llama.cpp's own tests. A vocabulary that is not supported must be refused by name."""
+    equal = different = 0
+    refused = []
+    for file in files:
+        texts = Path(f"{file}.inp").read_text(encoding="utf-8").split("\n__ggml_vocab_test__\n")
+        lines = Path(f"{file}.out").read_text(encoding="utf-8").splitlines()
+        answer = peer.ask({"model": str(file), "texts": texts[:len(lines)]})
+        if "error" in answer:
+            refused.append(f"  {file.name}: {answer['error']}")
+            continue
+        for text, line, found in zip(texts, lines, answer["plain"]):
+            if [int(one) for one in line.split()] == found:
+                equal += 1
+            else:
+                different += 1
+                print(f"{file.name}: {text[:100]!r}\n  expected {line[:200]}\n  found    {found[:40]}")
+    print(f"vectors: {equal} texts equal, {different} different; refused:", *refused, sep="\n")
+    return different
+
+
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
@@ -137,6 +159,9 @@ def main():
         folder = Path(name)
         if (folder / "tokenizer.json").exists():
             different += compare_tokenizer(peer, folder)
+        vectors = [file for file in sorted(folder.glob("*.gguf")) if Path(f"{file}.inp").exists()]
+        if vectors:
+            different += compare_vectors(peer, vectors)
         templates = sorted(folder.glob("*.jinja"))
         if templates:
             different += compare_templates(peer, templates)
