@@ -160,7 +160,7 @@ void check_machine(const std::vector<PromptPair>& pairs, Comparison& out, const 
         speed_b[pair.unit].below += pair.b.ns;
     }
     out.machine = machine_control(units, options);
-    if (!out.machine || !out.machine->differs.value_or(false)) return;
+    if (!out.machine) return;
     std::vector<MatchedTime> verify;
     for (const VerifyPair& unit : units) verify.push_back(matched(unit));
     const auto of = [&](const auto& times) -> std::optional<double> {
@@ -222,6 +222,17 @@ std::string explain_change(const Comparison& c) {
     return out;
 }
 
+/// Formats the speed ratio adjusted for the machine, of runs without a difference of the machine.
+std::string adjusted_text(const Comparison& c) {
+    if (!c.adjusted_speed || !c.adjusted_speed->interval || c.machine->differs.value_or(false)) return {};
+    const Estimate& speed = *c.adjusted_speed;
+    return fmt::format(
+        " Relative to verification of equal trees, which both did alike, B makes {:.3f} times A's speed "
+        "({:.3f} "
+        "to {:.3f}).",
+        speed.value, speed.interval->low, speed.interval->high);
+}
+
 std::string describe_result(const Comparison& c) {
     const double ratio = c.speed.ratio.value;
     const char* word = ratio > 1 ? "faster" : "slower";
@@ -233,11 +244,12 @@ std::string describe_result(const Comparison& c) {
     if (range.contains(1))
         return fmt::format(
             "No difference in speed is shown: B makes {:.3f} times the tokens per second of A, with a 95 % "
-            "interval from {:.3f} to {:.3f} over {}; {}.",
-            ratio, range.low, range.high, sample_text(c), explain_change(c));
+            "interval from {:.3f} to {:.3f} over {}; {}.{}",
+            ratio, range.low, range.high, sample_text(c), explain_change(c), adjusted_text(c));
     const double near = ratio > 1 ? range.low : range.high, far = ratio > 1 ? range.high : range.low;
-    return fmt::format("B is {} {} than A (95 % interval {} to {}, {}, paired): {}.", change_percent(ratio),
-                       word, change_percent(near), change_percent(far), sample_text(c), explain_change(c));
+    return fmt::format("B is {} {} than A (95 % interval {} to {}, {}, paired): {}.{}", change_percent(ratio),
+                       word, change_percent(near), change_percent(far), sample_text(c), explain_change(c),
+                       adjusted_text(c));
 }
 
 /// Describes the machine's effect on the comparison; "" if verification shows none.
@@ -245,7 +257,10 @@ std::string machine_verdict(const Comparison& c) {
     if (!c.machine || !c.machine->differs.value_or(false)) return {};
     const Estimate& control = c.machine->ratio;
     const bool slower = control.value > 1;
-    std::string out = fmt::format(
+    const bool equal =
+        c.adjusted_speed && c.adjusted_speed->interval && c.adjusted_speed->interval->contains(1);
+    std::string out = equal ? "No difference in speed beyond the machine's is shown. " : "";
+    out += fmt::format(
         "The machine was {} while B ran, so this does not compare the heads: verification of equal trees, "
         "which does not depend on the head, took {} {} time per round (95 % interval {} to {}).",
         slower ? "slower" : "faster", change_percent(control.value), slower ? "more" : "less",
@@ -255,9 +270,8 @@ std::string machine_verdict(const Comparison& c) {
         const Estimate& speed = *c.adjusted_speed;
         out += fmt::format(
             " If it slowed everything equally, B would make {:.3f} times the tokens per second of A (95 % "
-            "interval {:.3f} to {:.3f}){}.",
-            speed.value, speed.interval->low, speed.interval->high,
-            speed.interval->contains(1) ? ": no difference beyond the machine's is shown" : "");
+            "interval {:.3f} to {:.3f}).",
+            speed.value, speed.interval->low, speed.interval->high);
     }
     return out + " Record both in turns on an idle machine, or use draftscope bench. As measured: ";
 }

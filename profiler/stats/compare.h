@@ -51,8 +51,8 @@ struct Comparison {
     /// Verification times of both runs, as a control of the machine. Absent without equal trees, or if the
     /// runs differ in more than drafting and the machine.
     std::optional<MachineControl> machine;
-    /// Ratio of the speeds times the ratio of verification times, if the machine differed. It estimates the
-    /// head's part, assuming that the machine slowed everything equally.
+    /// Ratio of the speeds times the ratio of verification times. It estimates the head's part, assuming that
+    /// the machine slowed everything equally. Absent without `machine`.
     std::optional<Estimate> adjusted_speed;
     std::string verdict;  ///< one or two sentences
     std::vector<std::string> warnings;
