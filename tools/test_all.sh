@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test there is, one group after the other, for hours: ./run test --all [GROUP...]
-#   suite sass product kills cluster docs training models asan tsan fuzz bare
-# DRAFTSCOPE_MODELS: folder of the two models of `tools/fetch_deps.sh qwen-coder`; default: the cache folder.
+#   suite sass product kills cluster docs training models writers asan tsan fuzz bare
+# DRAFTSCOPE_WRITERS: a Python with the packages that tests/models/writers.py names. DRAFTSCOPE_MODELS: folder of the two models of `tools/fetch_deps.sh qwen-coder`; default: the cache folder.
 # A group that cannot run here says why and counts as skipped. Exit code 1 if a group failed.
 # FUZZ_SECONDS (600) is the time of each fuzz program. Logs: build/all/GROUP.log.
 set -uo pipefail
@@ -59,6 +59,12 @@ models() {
     "$(tools/with_torch.sh)" tests/models/greedy_reference.py --program build/release/draftscope "${files[@]}"
 }
 
+# Checkpoints saved by the classes of other projects.
+writers() {
+    [ -x "${DRAFTSCOPE_WRITERS:-}" ] || { skip "DRAFTSCOPE_WRITERS names no Python with the packages of tests/models/writers.py"; return; }
+    "$DRAFTSCOPE_WRITERS" tests/models/writers.py --program build/release/draftscope
+}
+
 # A virtual address space that is laid out at random can collide with the shadow memory.
 sanitized() { # PRESET
     cmake --preset "$1" && cmake --build --preset "$1" && setarch -R ctest --preset "$1" -j "$(nproc)" --timeout 3000
@@ -95,6 +101,7 @@ group cluster cluster
 group docs docs
 group training training
 group models models
+group writers writers
 group asan asan
 group tsan tsan
 group fuzz fuzz
