@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every test there is, one group after the other, for hours: ./run test --all [GROUP...]
 #   suite sass product kills cluster docs training models writers asan tsan fuzz bare
-# DRAFTSCOPE_WRITERS: a Python with the packages that tests/models/writers.py names. DRAFTSCOPE_MODELS: folder of the two models of `tools/fetch_deps.sh qwen-coder`; default: the cache folder.
+# DRAFTSCOPE_MODELS: folder of the two models of `tools/fetch_deps.sh qwen-coder`; default: the cache folder.
+# DRAFTSCOPE_WRITERS: a Python with the packages that tests/models/writers.py names.
 # A group that cannot run here says why and counts as skipped. Exit code 1 if a group failed.
 # FUZZ_SECONDS (600) is the time of each fuzz program. Logs: build/all/GROUP.log.
 set -uo pipefail
