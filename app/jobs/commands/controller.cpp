@@ -373,6 +373,7 @@ class JobController final : public Controller {
         RunHooks hooks;
         hooks.frontend = "gui";
         hooks.only_choose = true;
+        hooks.use_kept_forecast = true;
         const auto done = host_.run(config, recorder_, gate_, hooks);
         if (!done.ok() || done->forecasts.empty()) return;
         const SweepSetting& best = done->forecasts.front();

@@ -11,7 +11,9 @@
 #include "base/cpus.h"
 #include "storage/capture_file.h"
 #include "storage/sweep_file.h"
+#include "tests/support/demo_model.h"
 #include "tests/support/results.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/unit/app/jobs/tiny_files.h"
 
 namespace draftscope {
@@ -96,6 +98,30 @@ TEST_F(ControllerTest, SteppingLevelsShowsTheRoundInFlight) {
     controller_->submit({CmdStop{}});
     ASSERT_TRUE(until_ended(1));
     EXPECT_EQ(controller_->snapshot()->live, nullptr);
+}
+
+/// The window and the command line give the same advice at each start.
+TEST_F(ControllerTest, AForecastIsMadeOnce) {
+    ASSERT_TRUE(testing::demo_model_present()) << testing::demo_model_hint();
+    const testing::ScratchFolder cache;
+    std::filesystem::create_directories(cache.file("draftscope"));
+    std::filesystem::create_directory_symlink(std::filesystem::path(testing::demo_model_path()).parent_path(),
+                                              cache.file("draftscope/models"));
+    ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
+    RunConfig config;
+    config.prompt = "hello";
+    config.drafter = "eagle3";
+    config.max_new = 8;
+    const auto forecast = [&] {
+        controller_ = make_controller([this] { woken_.notify_all(); });
+        controller_->submit({CmdStart{config, true}});
+        EXPECT_TRUE(until([&] { return !controller_->status().forecast.empty(); }));
+        return controller_->status().forecast;
+    };
+    const std::string first = forecast(), kept = testing::read_text(cache.file("draftscope/forecasts.json"));
+    EXPECT_FALSE(kept.empty());
+    EXPECT_EQ(forecast(), first);
+    EXPECT_EQ(testing::read_text(cache.file("draftscope/forecasts.json")), kept);
 }
 
 TEST_F(ControllerTest, BreakpointHoldsAfterARejection) {
