@@ -6,7 +6,7 @@ programs are) or, with --pin N, on core N. Each repeat takes a new profile under
 plain decoding (`draftscope sweep` on a recording of short texts, made once), and measures it live under the same load: the same
 texts, plain decoding and the setting in turns (`draftscope bench`), again until the live ratio's 95 % interval over these runs is under
 --live-width wide. Prints predicted and live intervals, whether the predicted one contains the live ratio, and its half width
-relative to the prediction; then how many repeats contain it within --half-width. Ten repeats take about 25 minutes on 2 cores.
+relative to the prediction; then how many repeats contain it within --half-width. Ten repeats take about 30 minutes on 2 cores.
 
 Each repeat is kept in FOLDER/repeat-N.json. The same command goes on after Ctrl-C; --report prints what is there.
 
