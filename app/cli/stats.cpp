@@ -41,6 +41,14 @@ json counters_json(const Snapshot& snapshot, RowId run_id) {
     return out;
 }
 
+/// The notes of a run's files, without those of rounds.
+json notes_json(const Snapshot& snapshot, RowId run_id) {
+    json out = json::array();
+    for (const NoteRow& note : snapshot.notes)
+        if (note.run_id == run_id && note.round_id == 0) out.push_back(note.text);
+    return out;
+}
+
 json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     return {{"id", run.id},
             {"name", run.name},
@@ -64,7 +72,8 @@ json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
             {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
             {"heads", heads_json(snapshot, run.id)},
             {"gpu_counters", counters_json(snapshot, run.id)},
-            {"losses", losses_json(snapshot, run.id)}};
+            {"losses", losses_json(snapshot, run.id)},
+            {"notes", notes_json(snapshot, run.id)}};
 }
 
 void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
@@ -90,6 +99,7 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     const std::string excluded = excluded_text(snapshot, run.id);
     if (!excluded.empty()) print("{}\n", excluded);
     print_losses(snapshot, run.id);
+    for (const json& note : notes_json(snapshot, run.id)) print("note: {}\n", note.get<std::string>());
     print("\n{}\n", head_table_text(snapshot, run.id));
 }
 
