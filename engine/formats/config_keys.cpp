@@ -30,6 +30,7 @@ constexpr auto transformers_table = std::to_array<ConfigKey>({
     {"encoder_no_repeat_ngram_size", KeyUse::no_effect},
     {"eos_token_id", KeyUse::no_effect},
     {"exponential_decay_length_penalty", KeyUse::no_effect},
+    {"experts_implementation", KeyUse::no_effect},
     {"finetuning_task", KeyUse::no_effect},
     {"forced_bos_token_id", KeyUse::no_effect},
     {"forced_eos_token_id", KeyUse::no_effect},
@@ -38,6 +39,7 @@ constexpr auto transformers_table = std::to_array<ConfigKey>({
     {"id2label", KeyUse::no_effect},
     {"initializer_range", KeyUse::no_effect},
     {"is_decoder", KeyUse::no_effect},
+    {"is_llama_config", KeyUse::no_effect},
     {"is_encoder_decoder", KeyUse::fixed, "false"},
     {"keys_to_ignore_at_inference", KeyUse::no_effect},
     {"label2id", KeyUse::no_effect},
@@ -75,6 +77,7 @@ constexpr auto transformers_table = std::to_array<ConfigKey>({
     {"top_p", KeyUse::no_effect},
     {"torch_dtype", KeyUse::no_effect},
     {"torchscript", KeyUse::no_effect},
+    {"transformers.js_config", KeyUse::no_effect},
     {"transformers_version", KeyUse::no_effect},
     {"typical_p", KeyUse::no_effect},
     {"unsloth_*", KeyUse::no_effect},
@@ -116,6 +119,7 @@ constexpr auto target_table = std::to_array<ConfigKey>({
     {"quantization_config"},
     {"residual_multiplier", KeyUse::fixed, "1"},
     {"rms_norm_eps"},
+    {"rotary_pct", KeyUse::fixed, "1"},
     {"rope_interleaved", KeyUse::fixed, "false"},
     {"rope_parameters"},
     {"rope_scaling"},
@@ -127,6 +131,95 @@ constexpr auto target_table = std::to_array<ConfigKey>({
     {"use_qk_norm", KeyUse::fixed, "false"},
     {"use_sliding_window"},
     {"vocab_size"},
+});
+
+/// Behind "ARCHITECTURE." in a GGUF file.
+constexpr auto gguf_model_table = std::to_array<ConfigKey>({
+    {"attention.causal", KeyUse::fixed, "true"},
+    {"attention.clamp_kqv", KeyUse::fixed, "0"},
+    {"attention.head_count"},
+    {"attention.head_count_kv"},
+    {"attention.key_length"},
+    {"attention.layer_norm_epsilon", KeyUse::no_effect},
+    {"attention.layer_norm_rms_epsilon"},
+    {"attention.max_alibi_bias", KeyUse::fixed, "0"},
+    {"attention.scale"},
+    {"attention.sliding_window"},
+    {"attention.temperature_scale", KeyUse::fixed, "0"},
+    {"attention.value_length"},
+    {"attn_logit_softcapping", KeyUse::fixed, "0"},
+    {"block_count"},
+    {"context_length"},
+    {"embedding_length"},
+    {"embedding_scale", KeyUse::fixed, "0, 1"},
+    {"expert_count", KeyUse::fixed, "0"},
+    {"expert_used_count", KeyUse::fixed, "0"},
+    {"feed_forward_length"},
+    {"final_logit_softcapping", KeyUse::fixed, "0"},
+    {"logit_scale", KeyUse::fixed, "0, 1"},
+    {"nextn_predict_layers", KeyUse::fixed, "0"},
+    {"pooling_type", KeyUse::fixed, "0"},
+    {"residual_scale", KeyUse::fixed, "0, 1"},
+    {"rope.dimension_count"},
+    {"rope.freq_base"},
+    {"rope.scale_linear"},
+    {"rope.scaling.attn_factor"},
+    {"rope.scaling.factor"},
+    {"rope.scaling.finetuned", KeyUse::no_effect},
+    {"rope.scaling.original_context_length"},
+    {"rope.scaling.type"},
+    {"rope.scaling.yarn_attn_factor"},
+    {"rope.scaling.yarn_beta_fast"},
+    {"rope.scaling.yarn_beta_slow"},
+    {"rope.scaling.yarn_ext_factor", KeyUse::fixed, "1, -1"},
+    {"rope.scaling.yarn_log_multiplier", KeyUse::fixed, "0"},
+    {"tensor_data_layout", KeyUse::no_effect},
+    {"use_parallel_residual", KeyUse::fixed, "false"},
+    {"vocab_size"},
+});
+
+/// Behind "tokenizer.".
+constexpr auto gguf_tokenizer_table = std::to_array<ConfigKey>({
+    {"chat_template"},
+    {"chat_template.*"},
+    {"chat_templates"},
+    {"ggml.add_bos_token"},
+    {"ggml.add_eos_token", KeyUse::fixed, "false"},
+    {"ggml.add_sep_token", KeyUse::fixed, "false"},
+    {"ggml.add_space_prefix"},
+    {"ggml.added_tokens", KeyUse::no_effect},
+    {"ggml.bos_token_id"},
+    {"ggml.cls_token_id", KeyUse::no_effect},
+    {"ggml.eom_token_id"},
+    {"ggml.eos_token_id"},
+    {"ggml.eot_token_id"},
+    {"ggml.fim_*", KeyUse::no_effect},
+    {"ggml.mask_token_id", KeyUse::no_effect},
+    {"ggml.merges"},
+    {"ggml.middle_token_id", KeyUse::no_effect},
+    {"ggml.model"},
+    {"ggml.padding_token_id", KeyUse::no_effect},
+    {"ggml.pre"},
+    {"ggml.precompiled_charsmap", KeyUse::no_effect},
+    {"ggml.prefix_token_id", KeyUse::no_effect},
+    {"ggml.remove_extra_whitespaces", KeyUse::no_effect},
+    {"ggml.scores"},
+    {"ggml.seperator_token_id", KeyUse::no_effect},
+    {"ggml.suffix_token_id", KeyUse::no_effect},
+    {"ggml.token_type"},
+    {"ggml.token_type_count", KeyUse::no_effect},
+    {"ggml.tokens"},
+    {"ggml.unknown_token_id"},
+    {"huggingface.json", KeyUse::no_effect},
+    {"rwkv.world", KeyUse::no_effect},
+});
+
+/// Behind "general.".
+constexpr auto gguf_general_table = std::to_array<ConfigKey>({
+    {"alignment"},
+    {"architecture"},
+    {"type", KeyUse::fixed, "\"model\""},
+    {"*", KeyUse::no_effect},
 });
 
 const ConfigKey* find_key(std::span<const ConfigKey> table, std::string_view name) {
@@ -176,6 +269,15 @@ std::span<const ConfigKey> transformers_keys() {
 }
 std::span<const ConfigKey> target_keys() {
     return target_table;
+}
+std::span<const ConfigKey> gguf_model_keys() {
+    return gguf_model_table;
+}
+std::span<const ConfigKey> gguf_tokenizer_keys() {
+    return gguf_tokenizer_table;
+}
+std::span<const ConfigKey> gguf_general_keys() {
+    return gguf_general_table;
 }
 
 }  // namespace draftscope
