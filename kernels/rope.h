@@ -17,8 +17,8 @@ struct RopeTable {
     std::vector<float> cos, sin;
 
     int rows() const { return frequencies.empty() ? 0 : static_cast<int>(cos.size() / frequencies.size()); }
-    /// Computes the first `wanted` rows and the rest of their block. cos and sin may move, so no pass may run
-    /// meanwhile.
+    /// Computes the first `wanted` rows, in whole blocks, of at most `positions`.
+    /// The arrays may move, so no pass may run meanwhile.
     void extend(int wanted);
     static constexpr int block = 4096;
 };

@@ -1,6 +1,7 @@
 #include "engine/formats/config_keys.h"
 
-#include <array>
+#include <algorithm>
+#include <vector>
 
 #include "base/mapped_file.h"
 
@@ -8,219 +9,6 @@ namespace draftscope {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr auto transformers_table = std::to_array<ConfigKey>({
-    {"_*", KeyUse::no_effect},
-    {"add_cross_attention", KeyUse::fixed, "false"},
-    {"architectures", KeyUse::no_effect},
-    {"attention_dropout", KeyUse::no_effect},
-    {"attn_implementation", KeyUse::no_effect},
-    {"auto_map", KeyUse::no_effect},
-    {"bad_words_ids", KeyUse::no_effect},
-    {"begin_suppress_tokens", KeyUse::no_effect},
-    {"bos_token_id", KeyUse::no_effect},
-    {"chunk_size_feed_forward", KeyUse::no_effect},
-    {"cross_attention_hidden_size", KeyUse::no_effect},
-    {"decoder_start_token_id", KeyUse::no_effect},
-    {"diversity_penalty", KeyUse::no_effect},
-    {"do_sample", KeyUse::no_effect},
-    {"dtype", KeyUse::no_effect},
-    {"early_stopping", KeyUse::no_effect},
-    {"embd_pdrop", KeyUse::no_effect},
-    {"encoder_no_repeat_ngram_size", KeyUse::no_effect},
-    {"eos_token_id", KeyUse::no_effect},
-    {"exponential_decay_length_penalty", KeyUse::no_effect},
-    {"experts_implementation", KeyUse::no_effect},
-    {"finetuning_task", KeyUse::no_effect},
-    {"forced_bos_token_id", KeyUse::no_effect},
-    {"forced_eos_token_id", KeyUse::no_effect},
-    {"gradient_checkpointing", KeyUse::no_effect},
-    {"hidden_dropout", KeyUse::no_effect},
-    {"id2label", KeyUse::no_effect},
-    {"initializer_range", KeyUse::no_effect},
-    {"is_decoder", KeyUse::no_effect},
-    {"is_llama_config", KeyUse::no_effect},
-    {"is_encoder_decoder", KeyUse::fixed, "false"},
-    {"keys_to_ignore_at_inference", KeyUse::no_effect},
-    {"label2id", KeyUse::no_effect},
-    {"length_penalty", KeyUse::no_effect},
-    {"max_length", KeyUse::no_effect},
-    {"min_length", KeyUse::no_effect},
-    {"model_type", KeyUse::no_effect},
-    {"name_or_path", KeyUse::no_effect},
-    {"no_repeat_ngram_size", KeyUse::no_effect},
-    {"num_beam_groups", KeyUse::no_effect},
-    {"num_beams", KeyUse::no_effect},
-    {"num_labels", KeyUse::no_effect},
-    {"num_return_sequences", KeyUse::no_effect},
-    {"output_attentions", KeyUse::no_effect},
-    {"output_hidden_states", KeyUse::no_effect},
-    {"output_scores", KeyUse::no_effect},
-    {"pad_token_id", KeyUse::no_effect},
-    {"prefix", KeyUse::no_effect},
-    {"pretraining_tp", KeyUse::no_effect},  // the same sums in slices
-    {"problem_type", KeyUse::no_effect},
-    {"pruned_heads", KeyUse::fixed, "{}"},
-    {"remove_invalid_values", KeyUse::no_effect},
-    {"repetition_penalty", KeyUse::no_effect},
-    {"resid_pdrop", KeyUse::no_effect},
-    {"return_dict", KeyUse::no_effect},
-    {"return_dict_in_generate", KeyUse::no_effect},
-    {"sep_token_id", KeyUse::no_effect},
-    {"suppress_tokens", KeyUse::no_effect},
-    {"task_specific_params", KeyUse::no_effect},
-    {"temperature", KeyUse::no_effect},
-    {"tf_legacy_loss", KeyUse::no_effect},
-    {"tie_encoder_decoder", KeyUse::no_effect},
-    {"tokenizer_class", KeyUse::no_effect},
-    {"top_k", KeyUse::no_effect},
-    {"top_p", KeyUse::no_effect},
-    {"torch_dtype", KeyUse::no_effect},
-    {"torchscript", KeyUse::no_effect},
-    {"transformers.js_config", KeyUse::no_effect},
-    {"transformers_version", KeyUse::no_effect},
-    {"typical_p", KeyUse::no_effect},
-    {"unsloth_*", KeyUse::no_effect},
-    {"use_bfloat16", KeyUse::no_effect},
-    {"use_cache", KeyUse::no_effect},
-});
-
-constexpr auto target_table = std::to_array<ConfigKey>({
-    {"architectures"},
-    {"attention_bias"},
-    {"attention_chunk_size", KeyUse::fixed, "0"},
-    {"attention_multiplier", KeyUse::fixed, "1"},
-    {"attn_logit_softcapping", KeyUse::fixed, "0"},
-    {"clip_qkv", KeyUse::fixed, ""},
-    {"embedding_multiplier", KeyUse::fixed, "1"},
-    {"eos_token_id"},
-    {"final_logit_softcapping", KeyUse::fixed, "0"},
-    {"head_dim"},
-    {"hidden_act"},
-    {"hidden_size"},
-    {"intermediate_size"},
-    {"layer_types"},
-    {"logit_scale", KeyUse::fixed, "1"},
-    {"logits_scaling", KeyUse::fixed, "1"},
-    {"max_position_embeddings"},
-    {"max_sequence_length", KeyUse::no_effect},
-    {"max_window_layers", KeyUse::no_effect},  // counts only with use_sliding_window
-    {"mlp_bias"},
-    {"model_max_length", KeyUse::no_effect},
-    {"no_rope_layers", KeyUse::fixed, "[]"},
-    {"num_attention_heads"},
-    {"num_experts", KeyUse::fixed, "0, 1"},
-    {"num_hidden_layers"},
-    {"num_key_value_heads"},
-    {"num_local_experts", KeyUse::fixed, "0, 1"},
-    {"original_max_position_embeddings"},
-    {"partial_rotary_factor"},
-    {"qk_layernorm", KeyUse::fixed, "false"},
-    {"quantization_config"},
-    {"residual_multiplier", KeyUse::fixed, "1"},
-    {"rms_norm_eps"},
-    {"rotary_pct", KeyUse::fixed, "1"},
-    {"rope_interleaved", KeyUse::fixed, "false"},
-    {"rope_parameters"},
-    {"rope_scaling"},
-    {"rope_theta"},
-    {"seq_length", KeyUse::no_effect},
-    {"sliding_window"},
-    {"tie_word_embeddings"},
-    {"use_mrope", KeyUse::no_effect},  // equals the plain rotation for text
-    {"use_qk_norm", KeyUse::fixed, "false"},
-    {"use_sliding_window"},
-    {"vocab_size"},
-});
-
-/// Behind "ARCHITECTURE." in a GGUF file.
-constexpr auto gguf_model_table = std::to_array<ConfigKey>({
-    {"attention.causal", KeyUse::fixed, "true"},
-    {"attention.clamp_kqv", KeyUse::fixed, "0"},
-    {"attention.head_count"},
-    {"attention.head_count_kv"},
-    {"attention.key_length"},
-    {"attention.layer_norm_epsilon", KeyUse::no_effect},
-    {"attention.layer_norm_rms_epsilon"},
-    {"attention.max_alibi_bias", KeyUse::fixed, "0"},
-    {"attention.scale"},
-    {"attention.sliding_window"},
-    {"attention.temperature_scale", KeyUse::fixed, "0"},
-    {"attention.value_length"},
-    {"attn_logit_softcapping", KeyUse::fixed, "0"},
-    {"block_count"},
-    {"context_length"},
-    {"embedding_length"},
-    {"embedding_scale", KeyUse::fixed, "0, 1"},
-    {"expert_count", KeyUse::fixed, "0"},
-    {"expert_used_count", KeyUse::fixed, "0"},
-    {"feed_forward_length"},
-    {"final_logit_softcapping", KeyUse::fixed, "0"},
-    {"logit_scale", KeyUse::fixed, "0, 1"},
-    {"nextn_predict_layers", KeyUse::fixed, "0"},
-    {"pooling_type", KeyUse::fixed, "0"},
-    {"residual_scale", KeyUse::fixed, "0, 1"},
-    {"rope.dimension_count"},
-    {"rope.freq_base"},
-    {"rope.scale_linear"},
-    {"rope.scaling.attn_factor"},
-    {"rope.scaling.factor"},
-    {"rope.scaling.finetuned", KeyUse::no_effect},
-    {"rope.scaling.original_context_length"},
-    {"rope.scaling.type"},
-    {"rope.scaling.yarn_attn_factor"},
-    {"rope.scaling.yarn_beta_fast"},
-    {"rope.scaling.yarn_beta_slow"},
-    {"rope.scaling.yarn_ext_factor", KeyUse::fixed, "1, -1"},
-    {"rope.scaling.yarn_log_multiplier", KeyUse::fixed, "0"},
-    {"tensor_data_layout", KeyUse::no_effect},
-    {"use_parallel_residual", KeyUse::fixed, "false"},
-    {"vocab_size"},
-});
-
-/// Behind "tokenizer.".
-constexpr auto gguf_tokenizer_table = std::to_array<ConfigKey>({
-    {"chat_template"},
-    {"chat_template.*"},
-    {"chat_templates"},
-    {"ggml.add_bos_token"},
-    {"ggml.add_eos_token", KeyUse::fixed, "false"},
-    {"ggml.add_sep_token", KeyUse::fixed, "false"},
-    {"ggml.add_space_prefix"},
-    {"ggml.added_tokens", KeyUse::no_effect},
-    {"ggml.bos_token_id"},
-    {"ggml.cls_token_id", KeyUse::no_effect},
-    {"ggml.eom_token_id"},
-    {"ggml.eos_token_id"},
-    {"ggml.eot_token_id"},
-    {"ggml.fim_*", KeyUse::no_effect},
-    {"ggml.mask_token_id", KeyUse::no_effect},
-    {"ggml.merges"},
-    {"ggml.middle_token_id", KeyUse::no_effect},
-    {"ggml.model"},
-    {"ggml.padding_token_id", KeyUse::no_effect},
-    {"ggml.pre"},
-    {"ggml.precompiled_charsmap", KeyUse::no_effect},
-    {"ggml.prefix_token_id", KeyUse::no_effect},
-    {"ggml.remove_extra_whitespaces", KeyUse::no_effect},
-    {"ggml.scores"},
-    {"ggml.seperator_token_id", KeyUse::no_effect},
-    {"ggml.suffix_token_id", KeyUse::no_effect},
-    {"ggml.token_type"},
-    {"ggml.token_type_count", KeyUse::no_effect},
-    {"ggml.tokens"},
-    {"ggml.unknown_token_id"},
-    {"huggingface.json", KeyUse::no_effect},
-    {"rwkv.world", KeyUse::no_effect},
-});
-
-/// Behind "general.".
-constexpr auto gguf_general_table = std::to_array<ConfigKey>({
-    {"alignment"},
-    {"architecture"},
-    {"type", KeyUse::fixed, "\"model\""},
-    {"*", KeyUse::no_effect},
-});
 
 const ConfigKey* find_key(std::span<const ConfigKey> table, std::string_view name) {
     for (const ConfigKey& key : table) {
@@ -239,13 +27,30 @@ bool has_value(std::string_view values, const Json& found) {
 
 }  // namespace
 
+std::vector<ConfigKey> make_keys(std::string_view read, std::string_view no_effect, std::string_view fixed) {
+    std::vector<ConfigKey> out;
+    const auto add = [&](std::string_view words, KeyUse use) {
+        constexpr std::string_view blanks = " \n";
+        for (std::size_t at = 0; (at = words.find_first_not_of(blanks, at)) != std::string_view::npos;) {
+            const std::string_view word = words.substr(at, words.find_first_of(blanks, at) - at);
+            const std::size_t equals = std::min(word.find('='), word.size());
+            out.push_back({word.substr(0, equals), use, word.substr(std::min(equals + 1, word.size()))});
+            at += word.size();
+        }
+    };
+    add(read, KeyUse::read);
+    add(no_effect, KeyUse::no_effect);
+    add(fixed, KeyUse::fixed);
+    return out;
+}
+
 Status check_keys(const std::string& file, std::string_view prefix, const Json& object,
                   std::span<const ConfigKey> table, Notes& notes) {
     std::string unknown;
     for (const auto& [name, value] : object.items()) {
         if (value.is_null()) continue;
         const ConfigKey* key = find_key(table, name);
-        if (key == nullptr) key = find_key(transformers_table, name);
+        if (key == nullptr) key = find_key(transformers_keys(), name);
         if (key == nullptr) {
             unknown += fmt::format("{}{}{} = {}", unknown.empty() ? "" : ", ", prefix, printable(name),
                                    printable_json(value));
@@ -264,20 +69,72 @@ Status check_keys(const JsonFile& file, std::span<const ConfigKey> table, Notes&
     return check_keys(file.path(), file.prefix(), file.json(), table, notes);
 }
 
+// pretraining_tp computes the same sums in slices.
 std::span<const ConfigKey> transformers_keys() {
-    return transformers_table;
+    static const std::vector<ConfigKey> table = make_keys(
+        "",
+        R"(_* architectures attention_dropout attn_implementation auto_map bad_words_ids begin_suppress_tokens
+bos_token_id chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id
+diversity_penalty do_sample dtype early_stopping embd_pdrop encoder_no_repeat_ngram_size eos_token_id
+exponential_decay_length_penalty experts_implementation finetuning_task forced_bos_token_id
+forced_eos_token_id gradient_checkpointing hidden_dropout id2label initializer_range is_decoder
+is_llama_config keys_to_ignore_at_inference label2id length_penalty max_length min_length model_type
+name_or_path no_repeat_ngram_size num_beam_groups num_beams num_labels num_return_sequences
+output_attentions output_hidden_states output_scores pad_token_id prefix pretraining_tp problem_type
+remove_invalid_values repetition_penalty resid_pdrop return_dict return_dict_in_generate sep_token_id
+suppress_tokens task_specific_params temperature tf_legacy_loss tie_encoder_decoder tokenizer_class
+top_k top_p torch_dtype torchscript transformers.js_config transformers_version typical_p unsloth_*
+use_bfloat16 use_cache)",
+        R"(add_cross_attention=false is_encoder_decoder=false pruned_heads={})");
+    return table;
 }
+
+// use_mrope equals the plain rotation for text; max_window_layers counts only with use_sliding_window.
 std::span<const ConfigKey> target_keys() {
-    return target_table;
+    static const std::vector<ConfigKey> table = make_keys(
+        R"(architectures attention_bias eos_token_id head_dim hidden_act hidden_size intermediate_size layer_types
+max_position_embeddings mlp_bias num_attention_heads num_hidden_layers num_key_value_heads
+original_max_position_embeddings partial_rotary_factor quantization_config rms_norm_eps rope_parameters
+rope_scaling rope_theta sliding_window tie_word_embeddings use_sliding_window vocab_size)",
+        R"(max_sequence_length max_window_layers model_max_length seq_length use_mrope)",
+        R"(attention_chunk_size=0 attention_multiplier=1 attn_logit_softcapping=0 clip_qkv= embedding_multiplier=1
+final_logit_softcapping=0 logit_scale=1 logits_scaling=1 no_rope_layers=[] num_experts=0,1
+num_local_experts=0,1 qk_layernorm=false residual_multiplier=1 rotary_pct=1 rope_interleaved=false
+use_qk_norm=false)");
+    return table;
 }
+
 std::span<const ConfigKey> gguf_model_keys() {
-    return gguf_model_table;
+    static const std::vector<ConfigKey> table = make_keys(
+        R"(attention.head_count attention.head_count_kv attention.key_length attention.layer_norm_rms_epsilon
+attention.scale attention.sliding_window attention.value_length block_count context_length
+embedding_length feed_forward_length rope.dimension_count rope.freq_base rope.scale_linear
+rope.scaling.attn_factor rope.scaling.factor rope.scaling.original_context_length rope.scaling.type
+rope.scaling.yarn_attn_factor rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow vocab_size)",
+        R"(attention.layer_norm_epsilon rope.scaling.finetuned tensor_data_layout)",
+        R"(attention.causal=true attention.clamp_kqv=0 attention.max_alibi_bias=0 attention.temperature_scale=0
+attn_logit_softcapping=0 embedding_scale=0,1 expert_count=0 expert_used_count=0
+final_logit_softcapping=0 logit_scale=0,1 nextn_predict_layers=0 pooling_type=0 residual_scale=0,1
+rope.scaling.yarn_ext_factor=1,-1 rope.scaling.yarn_log_multiplier=0 use_parallel_residual=false)");
+    return table;
 }
+
 std::span<const ConfigKey> gguf_tokenizer_keys() {
-    return gguf_tokenizer_table;
+    static const std::vector<ConfigKey> table = make_keys(
+        R"(chat_template chat_template.* chat_templates ggml.add_bos_token ggml.add_space_prefix ggml.bos_token_id
+ggml.eom_token_id ggml.eos_token_id ggml.eot_token_id ggml.merges ggml.model ggml.pre ggml.scores
+ggml.token_type ggml.tokens ggml.unknown_token_id)",
+        R"(ggml.added_tokens ggml.cls_token_id ggml.fim_* ggml.mask_token_id ggml.middle_token_id
+ggml.padding_token_id ggml.precompiled_charsmap ggml.prefix_token_id ggml.remove_extra_whitespaces
+ggml.seperator_token_id ggml.suffix_token_id ggml.token_type_count huggingface.json rwkv.world)",
+        R"(ggml.add_eos_token=false ggml.add_sep_token=false)");
+    return table;
 }
+
 std::span<const ConfigKey> gguf_general_keys() {
-    return gguf_general_table;
+    static const std::vector<ConfigKey> table =
+        make_keys(R"(alignment architecture)", R"(*)", R"(type="model")");
+    return table;
 }
 
 }  // namespace draftscope

@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/notes.h"
 #include "engine/formats/json_file.h"
@@ -21,6 +22,10 @@ struct ConfigKey {
     KeyUse use = KeyUse::read;
     std::string_view values = {};  ///< JSON values, "false, 0"
 };
+
+/// Makes a table of names with blanks between. A fixed name has its JSON values: "scale=0,1". The texts must
+/// outlive the table.
+std::vector<ConfigKey> make_keys(std::string_view read, std::string_view no_effect, std::string_view fixed);
 
 /// Compares the fields of an object with a table, and with those that transformers writes into any config.
 /// Refuses a fixed field with another value. One note names the fields that neither table has; a null field

@@ -84,6 +84,9 @@ Result<RopeConfig> read_gguf_rope(const GgufFile& file, const std::string& prefi
     if (type == "none") return out;
     std::vector<float> divisors(head_dim / 2, static_cast<float>(factor.value_or(1)));
     if (type == "yarn") {
+        if (out.theta <= 1)
+            return bad_input("{}: metadata '{}freq_base' is {}, expected more than 1 with yarn", file.path(),
+                             rope, out.theta);
         DS_ASSIGN(const YarnScaling yarn, read_yarn(file, rope, factor.value_or(1), context));
         divisors = yarn_divisors(yarn, out.theta, head_dim);
         out.scale *= static_cast<float>(1 + 0.1 * std::log(yarn.factor));

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <utility>
@@ -33,18 +32,21 @@ std::vector<float> llama3_divisors(const Llama3Scaling& scaling, double theta, i
     return out;
 }
 
+/// Reads a positive number; `fallback` is that of an absent field, if it may be absent.
+Status read_number(const JsonFile& scaling, const char* field, double& out,
+                   std::optional<double> fallback = {}) {
+    DS_ASSIGN(const auto value, scaling.positive(field));
+    if (!value && !fallback) return scaling.field_error(field, "a positive number");
+    out = value ? *value : *fallback;
+    return {};
+}
+
 Result<std::vector<float>> read_llama3(const JsonFile& scaling, double theta, int head_dim) {
     Llama3Scaling values;
-    const auto read = [&](const char* field, double& out) -> Status {
-        DS_ASSIGN(const auto value, scaling.positive(field));
-        if (!value) return scaling.field_error(field, "a positive number");
-        out = *value;
-        return {};
-    };
-    DS_TRY(read("factor", values.factor));
-    DS_TRY(read("low_freq_factor", values.low));
-    DS_TRY(read("high_freq_factor", values.high));
-    DS_TRY(read("original_max_position_embeddings", values.original_context));
+    DS_TRY(read_number(scaling, "factor", values.factor));
+    DS_TRY(read_number(scaling, "low_freq_factor", values.low));
+    DS_TRY(read_number(scaling, "high_freq_factor", values.high));
+    DS_TRY(read_number(scaling, "original_max_position_embeddings", values.original_context));
     if (values.high <= values.low)
         return scaling.field_error("high_freq_factor", "more than low_freq_factor");
     return llama3_divisors(values, theta, head_dim);
@@ -52,9 +54,9 @@ Result<std::vector<float>> read_llama3(const JsonFile& scaling, double theta, in
 
 /// Dividing positions by a factor equals dividing the frequencies by it.
 Result<std::vector<float>> read_linear(const JsonFile& scaling, int head_dim) {
-    DS_ASSIGN(const auto factor, scaling.positive("factor"));
-    if (!factor) return scaling.field_error("factor", "a positive number");
-    return std::vector<float>(head_dim / 2, static_cast<float>(*factor));
+    double factor = 1;
+    DS_TRY(read_number(scaling, "factor", factor));
+    return std::vector<float>(head_dim / 2, static_cast<float>(factor));
 }
 
 /// Returns YaRN's factor of cos and sin for `scale`, DeepSeek's with another weight of the logarithm.
@@ -68,50 +70,38 @@ Status read_yarn(const JsonFile& file, const JsonFile& scaling, int head_dim, Ro
     DS_ASSIGN(const auto context, file.positive("max_position_embeddings"));
     DS_ASSIGN(const auto outer, file.positive("original_max_position_embeddings"));
     DS_ASSIGN(const auto inner, scaling.positive("original_max_position_embeddings"));
-    const auto original = outer ? outer : inner ? inner : context;
-    if (!original) return scaling.field_error("original_max_position_embeddings", "a number of positions");
-    yarn.original_context = *original;
-    DS_ASSIGN(const auto factor, scaling.positive("factor"));
-    if (!factor && (!context || !(outer || inner))) return scaling.field_error("factor", "a positive number");
-    yarn.factor = factor ? *factor : *context / *original;
-    DS_ASSIGN(const auto fast, scaling.positive("beta_fast"));
-    DS_ASSIGN(const auto slow, scaling.positive("beta_slow"));
-    yarn.beta_fast = fast.value_or(yarn.beta_fast);
-    yarn.beta_slow = slow.value_or(yarn.beta_slow);
+    const auto original = outer ? outer : inner;
+    DS_TRY(read_number(scaling, "original_max_position_embeddings", yarn.original_context,
+                       original ? original : context));
+    if (outer) yarn.original_context = *outer;
+    // As in transformers, the ratio of the contexts stands in for a factor.
+    const auto ratio = original && context ? std::optional(*context / *original) : std::nullopt;
+    DS_TRY(read_number(scaling, "factor", yarn.factor, ratio));
+    DS_TRY(read_number(scaling, "beta_fast", yarn.beta_fast, 32));
+    DS_TRY(read_number(scaling, "beta_slow", yarn.beta_slow, 1));
     DS_ASSIGN(const auto truncate, scaling.boolean("truncate"));
     yarn.truncate = truncate.value_or(true);
-    DS_ASSIGN(const auto scale, scaling.positive("attention_factor"));
     DS_ASSIGN(const auto above, scaling.positive("mscale"));
     DS_ASSIGN(const auto below, scaling.positive("mscale_all_dim"));
-    out.scale = static_cast<float>(scale ? *scale
-                                   : above && below
-                                       ? yarn_scale(yarn.factor, *above) / yarn_scale(yarn.factor, *below)
-                                       : yarn_scale(yarn.factor));
+    const double usual = above && below ? yarn_scale(yarn.factor, *above) / yarn_scale(yarn.factor, *below)
+                                        : yarn_scale(yarn.factor);
+    double scale = 1;
+    DS_TRY(read_number(scaling, "attention_factor", scale, usual));
+    out.scale = static_cast<float>(scale);
+    if (out.theta <= 1) return file.field_error("rope_theta", "more than 1 with yarn");
     out.divisors = yarn_divisors(yarn, out.theta, head_dim);
     return {};
 }
 
-constexpr auto rope_table = std::to_array<ConfigKey>({
-    {"attention_factor"},
-    {"attn_factor", KeyUse::fixed, "1"},
-    {"beta_fast"},
-    {"beta_slow"},
-    {"extrapolation_factor", KeyUse::fixed, "1"},
-    {"factor"},
-    {"finetuned", KeyUse::no_effect},
-    {"high_freq_factor"},
-    {"low_freq_factor"},
-    {"mrope_interleaved", KeyUse::no_effect},  // text has equal positions in all sections
-    {"mrope_section", KeyUse::no_effect},
-    {"mscale"},
-    {"mscale_all_dim"},
-    {"original_max_position_embeddings"},
-    {"partial_rotary_factor", KeyUse::fixed, "1"},
-    {"rope_theta"},
-    {"rope_type"},
-    {"truncate"},
-    {"type"},
-});
+/// Text has equal positions in all sections of mrope.
+std::span<const ConfigKey> rope_keys() {
+    static const std::vector<ConfigKey> table = make_keys(
+        R"(attention_factor beta_fast beta_slow factor high_freq_factor low_freq_factor mscale mscale_all_dim
+original_max_position_embeddings rope_theta rope_type truncate type)",
+        "finetuned mrope_interleaved mrope_section",
+        "attn_factor=1 extrapolation_factor=1 partial_rotary_factor=1");
+    return table;
+}
 
 /// An object of objects: one per layer type.
 bool is_by_layer_type(const JsonFile& scaling) {
@@ -227,7 +217,7 @@ Result<RopeConfig> read_hf_rope(const JsonFile& file, int head_dim, Notes& notes
     if (inner && outer && *inner != *outer)
         add_note(notes, "{}: rope_theta is {}, but {}rope_theta {} is used, as in transformers 5",
                  file.path(), *outer, scaling->prefix(), *inner);
-    DS_TRY(check_keys(*scaling, rope_table, notes));
+    DS_TRY(check_keys(*scaling, rope_keys(), notes));
     if (older) DS_TRY(note_replaced(file, *scaling, theta, notes));
     DS_ASSIGN(const auto newer_type, scaling->text("rope_type"));
     DS_ASSIGN(const auto older_type, scaling->text("type"));

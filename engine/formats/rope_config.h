@@ -30,8 +30,8 @@ std::vector<float> yarn_divisors(const YarnScaling& scaling, double theta, int h
 /// others by name.
 Result<RopeConfig> read_hf_rope(const JsonFile& file, int head_dim, Notes& notes);
 
-/// Reads the keys `PREFIX.rope.*` of a GGUF file, and the first of `tensors` that it holds: divisors of the
-/// base frequencies that the converter computed (Llama 3.1's scaling).
+/// Reads the keys `PREFIX.rope.*` of a GGUF file. The first of `tensors` that it holds has divisors of the
+/// base frequencies, which the converter computed (Llama 3.1's scaling).
 Result<RopeConfig> read_gguf_rope(const GgufFile& file, const std::string& prefix, int head_dim,
                                   std::int64_t context, std::span<const std::string_view> tensors);
 
