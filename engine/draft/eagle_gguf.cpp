@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/draft/eagle_checkpoint.h"
+#include "engine/formats/config_keys.h"
 #include "engine/formats/gguf_weights.h"
 #include "engine/formats/rope_config.h"
 
@@ -85,6 +86,15 @@ Status read_rope(const GgufFile& file, const ModelConfig& target, EagleCheckpoin
     return {};
 }
 
+/// Checks the keys that nobody reads.
+Status check_metadata(const GgufFile& file, Notes& notes) {
+    nlohmann::json rest = file.values_below("eagle3.");
+    for (const char* own :
+         {"target_layers", "extract_layers", "target_hidden_size", "norm_before_residual", "norm_before_fc"})
+        rest.erase(own);
+    return check_keys(file.path(), "eagle3.", rest, gguf_model_keys(), notes);
+}
+
 }  // namespace
 
 Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint& out) {
@@ -94,6 +104,7 @@ Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint
         return bad_input("{}: architecture '{}' is not a drafter; llama.cpp's EAGLE-3 files have 'eagle3'",
                          file.path(), printable(architecture.value_or("(none)")));
     }
+    DS_TRY(check_metadata(file, out.notes));
     DS_TRY(read_shape(file, out));
     if (out.target_hidden != target.hidden) {
         return bad_input(

@@ -32,12 +32,11 @@ std::vector<float> llama3_divisors(const Llama3Scaling& scaling, double theta, i
     return out;
 }
 
-/// Reads a positive number; `fallback` is that of an absent field, if it may be absent.
-Status read_number(const JsonFile& scaling, const char* field, double& out,
-                   std::optional<double> fallback = {}) {
+/// Reads a positive number; `fallback` is that of an absent field, 0 if it may not be absent.
+Status read_number(const JsonFile& scaling, const char* field, double& out, double fallback = 0) {
     DS_ASSIGN(const auto value, scaling.positive(field));
-    if (!value && !fallback) return scaling.field_error(field, "a positive number");
-    out = value ? *value : *fallback;
+    out = value.value_or(fallback);
+    if (out == 0) return scaling.field_error(field, "a positive number");
     return {};
 }
 
@@ -70,13 +69,12 @@ Status read_yarn(const JsonFile& file, const JsonFile& scaling, int head_dim, Ro
     DS_ASSIGN(const auto context, file.positive("max_position_embeddings"));
     DS_ASSIGN(const auto outer, file.positive("original_max_position_embeddings"));
     DS_ASSIGN(const auto inner, scaling.positive("original_max_position_embeddings"));
-    const auto original = outer ? outer : inner;
-    DS_TRY(read_number(scaling, "original_max_position_embeddings", yarn.original_context,
-                       original ? original : context));
-    if (outer) yarn.original_context = *outer;
+    const double original = outer ? *outer : inner.value_or(0);
+    DS_TRY(
+        read_number(scaling, "original_max_position_embeddings", yarn.original_context, context.value_or(0)));
+    if (original > 0) yarn.original_context = original;
     // As in transformers, the ratio of the contexts stands in for a factor.
-    const auto ratio = original && context ? std::optional(*context / *original) : std::nullopt;
-    DS_TRY(read_number(scaling, "factor", yarn.factor, ratio));
+    DS_TRY(read_number(scaling, "factor", yarn.factor, original > 0 ? context.value_or(0) / original : 0));
     DS_TRY(read_number(scaling, "beta_fast", yarn.beta_fast, 32));
     DS_TRY(read_number(scaling, "beta_slow", yarn.beta_slow, 1));
     DS_ASSIGN(const auto truncate, scaling.boolean("truncate"));
