@@ -45,8 +45,14 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
     void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
     if (data == MAP_FAILED)
         return failed("{}: {} bytes cannot be mapped into memory: {}", path, size, reason(errno));
-    return std::shared_ptr<const MappedFile>(
-        new MappedFile(path, static_cast<const std::uint8_t*>(data), info));
+    std::shared_ptr<const MappedFile> out(new MappedFile(path, static_cast<const std::uint8_t*>(data), info));
+    DS_TRY(check_no_lfs_pointer(path, {static_cast<const char*>(data), size}));
+    return out;
+}
+
+Status check_no_lfs_pointer(const std::string& path, std::string_view start) {
+    if (!start.starts_with("version https://git-lfs")) return {};
+    return bad_input("{}: is a git-lfs pointer, not the file itself; fetch it with git lfs pull", path);
 }
 
 MappedFile::MappedFile(std::string path, const std::uint8_t* data, const struct stat& info)

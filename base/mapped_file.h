@@ -89,5 +89,7 @@ inline std::optional<std::uint64_t> checked_sum(std::uint64_t a, std::uint64_t b
 
 /// Formats text from a file for a message: short, one line, no control characters.
 std::string printable(std::string_view text);
+/// Returns an error if `start`, the first bytes of a file, are those of a git-lfs pointer.
+Status check_no_lfs_pointer(const std::string& path, std::string_view start);
 
 }  // namespace draftscope

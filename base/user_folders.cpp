@@ -30,6 +30,25 @@ fs::path home_folder() {
     return entry.pw_dir == nullptr ? fs::path() : fs::path(entry.pw_dir);
 }
 
+std::string expand_home(std::string_view text) {
+    std::string out;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const bool begins = i == 0 || text[i - 1] == ':' || text[i - 1] == '=' || text[i - 1] == ',';
+        if (begins && text.substr(i).starts_with("~/"))
+            out += home_folder().empty() ? "~" : home_folder().string();
+        else
+            out += text[i];
+    }
+    return out;
+}
+
+fs::path hub_cache_folder() {
+    if (fs::path hub = from_environment("HF_HUB_CACHE"); !hub.empty()) return hub;
+    if (const fs::path home = from_environment("HF_HOME"); !home.empty()) return home / "hub";
+    const fs::path own = cache_folder();
+    return own.empty() ? own : own.parent_path() / "huggingface" / "hub";
+}
+
 fs::path cache_folder() {
     if (const fs::path cache = from_environment("XDG_CACHE_HOME"); !cache.empty())
         return cache / "draftscope";

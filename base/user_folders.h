@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace draftscope {
@@ -8,6 +9,13 @@ namespace draftscope {
 /// Returns the user's home folder: HOME, or the user database's entry if HOME is unset or empty.
 /// Empty if neither is known.
 std::filesystem::path home_folder();
+
+/// Replaces "~/" at the start of `text`, and behind ':', '=' and ',', by the home folder, if it is known.
+std::string expand_home(std::string_view text);
+
+/// Returns the folder of models that were downloaded from the hub: HF_HUB_CACHE, HF_HOME/hub, or
+/// huggingface/hub in the cache folder.
+std::filesystem::path hub_cache_folder();
 
 /// Returns XDG_CACHE_HOME/draftscope or ~/.cache/draftscope; empty if no home is known.
 std::filesystem::path cache_folder();

@@ -78,6 +78,7 @@ class FieldList {
             add_configured("top_k", "top-k", kind);
         }
         add_configured("max_new", "max-new", kind);
+        add_configured("context", "context limit", kind);
         // With simulated acceptance the text has no meaning, nor does its end.
         if (run.acceptance != "real")
             add("ignore_eos", "ignore-eos", true, kind);
@@ -167,6 +168,7 @@ const std::vector<std::string_view>& setting_config_keys() {
                                                        "top_p",
                                                        "top_k",
                                                        "max_new",
+                                                       "context",
                                                        "ignore_eos",
                                                        "raw",
                                                        "system_hash",

@@ -8,14 +8,24 @@
 
 namespace draftscope::kernels {
 
-/// cos and sin of every position, each [positions, head_dim / 2]. `divisors` (head_dim / 2, may be empty)
-/// divide the base frequencies (llama-3 scaling).
+/// cos and sin of the first positions, each [rows(), head_dim / 2].
 struct RopeTable {
     int head_dim = 0;
-    int positions = 0;
+    int positions = 0;                ///< maximum number of rows
+    float scale = 1;                  ///< of cos and sin: YaRN's attention factor
+    std::vector<double> frequencies;  ///< head_dim / 2
     std::vector<float> cos, sin;
+
+    int rows() const { return frequencies.empty() ? 0 : static_cast<int>(cos.size() / frequencies.size()); }
+    /// Computes the first `wanted` rows, in whole blocks, of at most `positions`.
+    /// The arrays may move, so no pass may run meanwhile.
+    void extend(int wanted);
+    static constexpr int block = 4096;
 };
-RopeTable make_rope_table(int head_dim, float theta, int positions, std::span<const float> divisors = {});
+/// Makes a table with its first block. `divisors` (head_dim / 2, may be empty) divide the base frequencies
+/// (llama-3 scaling).
+RopeTable make_rope_table(int head_dim, float theta, int positions, std::span<const float> divisors = {},
+                          float scale = 1);
 
 /// Applies RoPE to every head of each row, in place. Pairs are half-split: (x[j], x[j + head_dim/2]). Row r
 /// is at positions[r]; x is [M, heads * head_dim].

@@ -133,6 +133,8 @@ void add_sampling_options(CLI::App& command, RunConfig& config) {
     add_shown(command, "--top-k", config.top_k, "0 = off");
     add_shown(command, "--seed", config.seed, "seed of the sampling");
     add_shown(command, "--max-new", config.max_new, "tokens to generate per prompt");
+    command.add_option("--context", config.context,
+                       "limit of a sequence's positions, prompt included (default: the model's)");
 }
 
 void add_decoding_options(CLI::App& command, RunConfig& config) {

@@ -27,7 +27,7 @@ void check_heads_used(const CLI::App& command, const std::vector<std::string>& d
 void add_prompt_options(CLI::App& command, RunConfig& config);
 /// Adds --raw and --system.
 void add_template_options(CLI::App& command, RunConfig& config);
-/// Adds --temperature, --top-p, --top-k, --seed and --max-new.
+/// Adds --temperature, --top-p, --top-k, --seed, --max-new and --context.
 void add_sampling_options(CLI::App& command, RunConfig& config);
 /// Adds the decoding options that run and bench share. Heads are added by each command.
 void add_decoding_options(CLI::App& command, RunConfig& config);

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/version.h"
 #include "base/did_you_mean.h"
+#include "base/user_folders.h"
 #include "profiler/nvtx/nvtx_mirror.h"
 
 namespace draftscope::cli {
@@ -87,6 +89,24 @@ class FirstNameFormatter : public CLI::Formatter {
         return line.str();
     }
 };
+
+/// Options whose values are text, not paths.
+constexpr std::array text_options = {"--prompt", "--system", "--tag", "--note", "--name", "--template"};
+
+/// Expands "~/" in the values of all other options: a shell does so only at the start of a word.
+void expand_home_in_paths(CLI::App& program) {
+    const auto expand = [](std::string& value) {
+        value = expand_home(value);
+        return std::string();
+    };
+    for (CLI::App* command : program.get_subcommands(nullptr))
+        for (CLI::Option* option : command->get_options()) {
+            const bool is_text =
+                std::ranges::any_of(text_options, [&](const char* name) { return option->check_name(name); });
+            if (!is_text && option->get_items_expected_max() > 0)
+                option->transform(CLI::Validator(expand, ""));
+        }
+}
 
 /// Returns the unknown arguments in the given order.
 std::vector<std::string> unknown_arguments(const CLI::App& program) {
@@ -177,6 +197,7 @@ int run_program(int argc, char** argv) {
     program.formatter(std::make_shared<FirstNameFormatter>());
     Action action = open_window;
     for (const Subcommand& subcommand : subcommands) subcommand.add(program, action);
+    expand_home_in_paths(program);
     try {
         program.parse(argc, argv);
     } catch (const CLI::Success& requested) {  // --help, --version

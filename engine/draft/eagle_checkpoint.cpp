@@ -97,7 +97,8 @@ Status make_rope(const DrafterSource& drafter_source, const Target& target, Eagl
     const std::string kind = option == drafter_source.options.end() ? "own" : option->second;
     const int context = target.config().context;
     if (kind == "own") {
-        out.rope = kernels::make_rope_table(out.shape.head_dim, out.rope_theta, context, out.rope_divisors);
+        out.rope = kernels::make_rope_table(out.shape.head_dim, out.rope_theta, context, out.rope_divisors,
+                                            out.rope_scale);
         return {};
     }
     if (kind != "target")

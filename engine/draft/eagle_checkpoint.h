@@ -36,6 +36,8 @@ struct EagleCheckpoint {
     int target_hidden = 0;  ///< width of one target feature
     float rope_theta = 10000.0f;
     std::vector<float> rope_divisors;  ///< head_dim / 2; empty = none
+    float rope_scale = 1;              ///< of cos and sin
+    Notes notes;                       ///< what was guessed or odd
     std::vector<int> aux_layers;       ///< EAGLE-3: indices of the layers whose input is captured, ascending
     // EAGLE-3 variants.
     bool norm_before_residual = false;  ///< the residual is taken after the hidden norm

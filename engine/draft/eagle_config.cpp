@@ -2,7 +2,7 @@
 #include <array>
 
 #include "engine/draft/eagle_checkpoint.h"
-#include "engine/formats/hf_rope.h"
+#include "engine/formats/rope_config.h"
 
 namespace draftscope {
 namespace {
@@ -121,9 +121,10 @@ Status read_layer(const JsonFile& file, const LayerDefaults& defaults, EagleChec
         return bad_input("{}: {} heads, {} key/value heads and head size {} are inconsistent", file.path(),
                          shape.heads, shape.kv_heads, shape.head_dim);
     }
-    DS_ASSIGN(HfRope rope, read_hf_rope(file, shape.head_dim));
+    DS_ASSIGN(RopeConfig rope, read_hf_rope(file, shape.head_dim, out.notes));
     out.rope_theta = rope.theta;
     out.rope_divisors = std::move(rope.divisors);
+    out.rope_scale = rope.scale;
     return {};
 }
 

@@ -1,8 +1,11 @@
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "engine/draft/eagle_checkpoint.h"
+#include "engine/formats/config_keys.h"
 #include "engine/formats/gguf_weights.h"
+#include "engine/formats/rope_config.h"
 
 namespace draftscope {
 namespace {
@@ -71,34 +74,25 @@ Status read_layers(const GgufFile& file, const ModelConfig& target, EagleCheckpo
     return bad_input("{}: metadata 'eagle3.target_layers' is missing", file.path());
 }
 
-Status read_rope(const GgufFile& file, EagleCheckpoint& out) {
-    DS_ASSIGN(out.rope_theta, positive(file, "rope.freq_base", 10000.0f));
-    DS_ASSIGN(const auto scaling, file.text("eagle3.rope.scaling.type"));
-    if (scaling && *scaling != "none") {
-        return bad_input(
-            "{}: metadata 'eagle3.rope.scaling.type' is '{}', only unscaled rotation and "
-            "rope_freqs.weight are supported",
-            file.path(), printable(*scaling));
-    }
-    for (const char* name : {"blk.0.rope_freqs.weight", "rope_freqs.weight"}) {
-        const auto found = file.tensors().find(name);
-        if (found == file.tensors().end()) continue;
-        const GgufTensor& tensor = found->second;
-        if (tensor.info.shape != std::vector<std::int64_t>{out.shape.head_dim / 2}) {
-            return bad_input("{}: tensor '{}' has {} values, expected {}", file.path(), name,
-                             tensor.info.cols(), out.shape.head_dim / 2);
-        }
-        out.rope_divisors.resize(out.shape.head_dim / 2);
-        tensor.type->dequantise(tensor.data, tensor.info.cols() / tensor.type->block_elements,
-                                out.rope_divisors.data());
-        for (const float divisor : out.rope_divisors) {
-            if (!std::isfinite(divisor) || divisor <= 0.0f)
-                return bad_input("{}: tensor '{}' contains {}, expected positive divisors", file.path(), name,
-                                 divisor);
-        }
-        out.used.insert(name);
-    }
+Status read_rope(const GgufFile& file, const ModelConfig& target, EagleCheckpoint& out) {
+    constexpr std::array<std::string_view, 2> divisors = {"blk.0.rope_freqs.weight", "rope_freqs.weight"};
+    DS_ASSIGN(const auto context, extent(file, "context_length"));
+    DS_ASSIGN(RopeConfig rope,
+              read_gguf_rope(file, "eagle3", out.shape.head_dim, context.value_or(target.context), divisors));
+    out.rope_theta = rope.theta;
+    out.rope_divisors = std::move(rope.divisors);
+    out.rope_scale = rope.scale;
+    out.used.insert(divisors.begin(), divisors.end());
     return {};
+}
+
+/// Checks the keys that nobody reads.
+Status check_metadata(const GgufFile& file, Notes& notes) {
+    nlohmann::json rest = file.values_below("eagle3.");
+    for (const char* own :
+         {"target_layers", "extract_layers", "target_hidden_size", "norm_before_residual", "norm_before_fc"})
+        rest.erase(own);
+    return check_keys(file.path(), "eagle3.", rest, gguf_model_keys(), notes);
 }
 
 }  // namespace
@@ -110,6 +104,7 @@ Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint
         return bad_input("{}: architecture '{}' is not a drafter; llama.cpp's EAGLE-3 files have 'eagle3'",
                          file.path(), printable(architecture.value_or("(none)")));
     }
+    DS_TRY(check_metadata(file, out.notes));
     DS_TRY(read_shape(file, out));
     if (out.target_hidden != target.hidden) {
         return bad_input(
@@ -118,7 +113,7 @@ Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint
             file.path(), out.target_hidden, target.hidden);
     }
     DS_TRY(read_layers(file, target, out));
-    DS_TRY(read_rope(file, out));
+    DS_TRY(read_rope(file, target, out));
     DS_ASSIGN(const auto residual, file.boolean("eagle3.norm_before_residual"));
     out.norm_before_residual = residual.value_or(false);
     DS_ASSIGN(const auto before_fc, file.boolean("eagle3.norm_before_fc"));

@@ -11,7 +11,7 @@ std::size_t count(int rows, int cols) {
 
 }  // namespace
 
-Status EagleLayer::prepare(kernels::Backend& backend, const LayerShape& shape, const kernels::RopeTable& rope,
+Status EagleLayer::prepare(kernels::Backend& backend, const LayerShape& shape, kernels::RopeTable& rope,
                            const DecoderLayer& layer, int input_width) {
     shape_ = shape;
     layer_ = {&layer, 1};

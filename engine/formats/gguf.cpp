@@ -1,15 +1,18 @@
 #include "engine/formats/gguf.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace draftscope {
 namespace {
 
-constexpr std::uint32_t supported_version = 3;
+constexpr std::uint32_t first_version = 2, last_version = 3;  // equal but for big-endian files of 3
 constexpr std::uint32_t max_dimensions = 4;
 constexpr std::uint64_t default_alignment = 32;
 constexpr std::uint64_t max_alignment = std::uint64_t{1} << 20;
@@ -70,6 +73,25 @@ std::optional<std::int64_t> next_integer(ByteCursor& cursor, GgufType type) {
     }
 }
 
+constexpr std::string_view split_count = "split.count", split_number = "split.no";
+
+/// The end of the name of part `index`, from 0: "-00001-of-00003.gguf".
+std::string split_ending(std::int64_t index, std::int64_t count) {
+    return fmt::format("-{:05}-of-{:05}.gguf", index + 1, count);
+}
+
+/// Returns `path` without the ending of any part.
+std::string without_split_ending(const std::string& path) {
+    constexpr std::string_view pattern = "-00000-of-00000.gguf";
+    if (path.size() < pattern.size()) return path;
+    const std::size_t begin = path.size() - pattern.size();
+    for (std::size_t i = 0; i < pattern.size(); ++i) {
+        const char c = path[begin + i];
+        if (pattern[i] == '0' ? c < '0' || c > '9' : c != pattern[i]) return path;
+    }
+    return path.substr(0, begin);
+}
+
 std::string describe(const GgufValue& value) {
     const std::string_view name = type_names[type_index(value.type)];
     return value.is_array ? fmt::format("an array of {} {}", value.count, name) : fmt::format("one {}", name);
@@ -80,7 +102,7 @@ std::string describe(const GgufValue& value) {
 /// Parses the header in one pass.
 class GgufFile::Parser {
   public:
-    Parser(GgufFile& out) : out_(out), path_(out.path()), cursor_(out.file_->bytes()) {}
+    Parser(GgufFile& out) : out_(out), path_(out.path()), cursor_(out.bytes()) {}
 
     Status run() {
         DS_TRY(read_header());
@@ -98,11 +120,11 @@ class GgufFile::Parser {
 
     Error cut_short(std::string_view what) const {
         return bad_input("{}: ends inside {} (at byte {} of {}); the file is incomplete, fetch it again",
-                         path_, what, cursor_.position(), out_.file_->bytes().size());
+                         path_, what, cursor_.position(), out_.bytes().size());
     }
 
     Status read_header() {
-        const auto bytes = out_.file_->bytes();
+        const auto bytes = out_.bytes();
         const auto magic = cursor_.read_text(std::min<std::size_t>(4, bytes.size()));
         if (*magic != "GGUF") {
             return bad_input("{}: not a GGUF file: first bytes are \"{}\", expected \"GGUF\"", path_,
@@ -110,14 +132,14 @@ class GgufFile::Parser {
         }
         const auto version = cursor_.read<std::uint32_t>();
         if (!version) return cut_short("the header");
-        if (__builtin_bswap32(*version) == supported_version) {
+        if (const auto swapped = __builtin_bswap32(*version); swapped >= 1 && swapped <= last_version) {
             return bad_input(
                 "{}: is a big-endian GGUF file; this program reads little-endian ones, convert it", path_);
         }
-        if (*version != supported_version) {
-            return bad_input(
-                "{}: GGUF version {}, this program reads version {}; convert it with a newer tool", path_,
-                *version, supported_version);
+        if (*version < first_version || *version > last_version) {
+            return bad_input("{}: GGUF version {}, this program reads versions {} and {}; {}", path_,
+                             *version, first_version, last_version,
+                             *version < first_version ? "convert the model again" : "update the program");
         }
         const auto tensors = cursor_.read<std::uint64_t>();
         const auto values = cursor_.read<std::uint64_t>();
@@ -165,7 +187,7 @@ class GgufFile::Parser {
         }
         const std::size_t begin = cursor_.position();
         if (!skip_elements(value)) return cut_short(fmt::format("metadata '{}'", printable(*key)));
-        value.payload = out_.file_->bytes().subspan(begin, cursor_.position() - begin);
+        value.payload = out_.bytes().subspan(begin, cursor_.position() - begin);
         if (!out_.values_.emplace(*key, value).second)
             return bad_input("{}: metadata '{}' appears twice", path_, printable(*key));
         return {};
@@ -252,7 +274,7 @@ class GgufFile::Parser {
     }
 
     Status locate_tensors() {
-        const auto bytes = out_.file_->bytes();
+        const auto bytes = out_.bytes();
         const std::uint64_t start = (cursor_.position() + alignment_ - 1) / alignment_ * alignment_;
         for (const Pending& pending : pending_) {
             GgufTensor& tensor = out_.tensors_.find(pending.name)->second;
@@ -286,10 +308,91 @@ class GgufFile::Parser {
     std::vector<Pending> pending_;
 };
 
-Result<GgufFile> GgufFile::open(const std::string& path) {
+Result<GgufFile> GgufFile::open_part(const std::string& path) {
     GgufFile out;
-    DS_ASSIGN(out.file_, MappedFile::open(path, "a GGUF file"));
+    DS_ASSIGN(auto file, MappedFile::open(path, "a GGUF file"));
+    out.files_.push_back(std::move(file));
     DS_TRY(Parser(out).run());
+    return out;
+}
+
+Result<GgufFile> GgufFile::open(const std::string& path) {
+    DS_ASSIGN(GgufFile out, open_part(path));
+    DS_ASSIGN(const auto count, out.integer(split_count));
+    if (count.value_or(1) <= 1) return out;
+    DS_ASSIGN(const auto number, out.integer(split_number));
+    const std::int64_t own = number.value_or(0);
+    const std::string stem = without_split_ending(path);
+    if (path != stem + split_ending(own, *count))
+        return bad_input("{}: is part {} of {} of a model, but its name does not end in {}; rename it", path,
+                         own + 1, *count, split_ending(own, *count));
+    if (own != 0)
+        return bad_input("{}: is part {} of {} of a model; name the first, {}", path, own + 1, *count,
+                         stem + split_ending(0, *count));
+    for (std::int64_t i = 1; i < *count; ++i) {
+        const std::string name = stem + split_ending(i, *count);
+        if (::access(name.c_str(), F_OK) != 0)
+            return bad_input("{}: is missing; {} is part 1 of {}, which belong in one folder", name, path,
+                             *count);
+        DS_ASSIGN(GgufFile part, open_part(name));
+        DS_ASSIGN(const auto found, part.integer(split_number));
+        if (found.value_or(-1) != i)
+            return bad_input("{}: metadata '{}' is {}, expected {}: it is not part {} of {}", name,
+                             split_number, found.value_or(-1), i, i + 1, path);
+        DS_TRY(out.add_part(std::move(part)));
+    }
+    DS_ASSIGN(const auto tensors, out.integer("split.tensors.count"));
+    if (tensors && *tensors != static_cast<std::int64_t>(out.tensors_.size()))
+        return bad_input("{}: 'split.tensors.count' is {}, but its {} parts hold {} tensors", path, *tensors,
+                         *count, out.tensors_.size());
+    return out;
+}
+
+std::vector<std::string> gguf_parts(const std::string& path) {
+    const std::string stem = without_split_ending(path);
+    std::vector<std::string> out = {path};
+    if (stem == path) return out;
+    const std::int64_t count = std::stoi(path.substr(path.size() - 10, 5));
+    for (std::int64_t i = 1; i < count; ++i) out.push_back(stem + split_ending(i, count));
+    return out;
+}
+
+std::string gguf_stem(const std::string& path) {
+    const std::string stem = without_split_ending(path);
+    return stem == path && path.ends_with(".gguf") ? path.substr(0, path.size() - 5) : stem;
+}
+
+Status GgufFile::add_part(GgufFile part) {
+    for (auto& [name, tensor] : part.tensors_)
+        if (!tensors_.emplace(name, std::move(tensor)).second)
+            return bad_input("{}: tensor '{}' is in another part, too", part.path(), printable(name));
+    files_.push_back(std::move(part.files_.front()));
+    return {};
+}
+
+std::vector<const MappedFile*> GgufFile::files() const {
+    std::vector<const MappedFile*> out;
+    for (const auto& file : files_) out.push_back(file.get());
+    return out;
+}
+
+nlohmann::json GgufFile::values_below(std::string_view prefix) const {
+    nlohmann::json out = nlohmann::json::object();
+    for (auto at = values_.lower_bound(prefix); at != values_.end() && at->first.starts_with(prefix); ++at) {
+        const GgufValue& value = at->second;
+        nlohmann::json& to = out[at->first.substr(prefix.size())];
+        ByteCursor cursor(value.payload);
+        if (value.is_array)
+            to = describe(value);
+        else if (value.type == GgufType::string)
+            to = text(at->first)->value_or("");
+        else if (value.type == GgufType::boolean)
+            to = value.payload[0] != 0;
+        else if (value.type == GgufType::f32 || value.type == GgufType::f64)
+            to = number(at->first)->value_or(0);
+        else
+            to = next_integer(cursor, value.type).value_or(0);
+    }
     return out;
 }
 

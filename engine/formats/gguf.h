@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,15 +46,18 @@ struct GgufTensor {
     const std::uint8_t* data = nullptr;  ///< info.bytes bytes inside the mapping, possibly unaligned
 };
 
-/// A GGUF version 3 file (ggml's model format): metadata and tensors. Every length, count and offset is
-/// checked against the file before use. Typed readers return nullopt if a key is absent. If the value has
+/// A GGUF file of version 2 or 3 (ggml's model format): metadata and tensors. Every length, count and offset
+/// is checked against the file before use. Typed readers return nullopt if a key is absent. If the value has
 /// another type, they return an error that names file and key.
 class GgufFile {
   public:
+    /// Opens the other parts of a split file, too, if `path` is the first.
     static Result<GgufFile> open(const std::string& path);
 
-    const std::string& path() const { return file_->path(); }
-    const MappedFile& mapped() const { return *file_; }
+    const std::string& path() const { return files_.front()->path(); }
+    std::vector<const MappedFile*> files() const;  ///< one per part
+    /// The values below `prefix`, without it: numbers, texts and booleans; for an array, its description.
+    nlohmann::json values_below(std::string_view prefix) const;
     const std::map<std::string, GgufTensor, std::less<>>& tensors() const { return tensors_; }
     bool has(std::string_view key) const { return values_.find(key) != values_.end(); }
 
@@ -71,11 +75,21 @@ class GgufFile {
   private:
     class Parser;
 
+    std::span<const std::uint8_t> bytes() const { return files_.front()->bytes(); }
+
     const GgufValue* find(std::string_view key) const;
 
-    std::shared_ptr<const MappedFile> file_;
+    static Result<GgufFile> open_part(const std::string& path);
+    Status add_part(GgufFile part);
+
+    std::vector<std::shared_ptr<const MappedFile>> files_;
     std::map<std::string, GgufValue, std::less<>> values_;
     std::map<std::string, GgufTensor, std::less<>> tensors_;
 };
+
+/// Returns the files of a model by the name of the first, "x-00001-of-00003.gguf"; else `path` alone.
+std::vector<std::string> gguf_parts(const std::string& path);
+/// Returns `path` without ".gguf" and without the number of a part.
+std::string gguf_stem(const std::string& path);
 
 }  // namespace draftscope

@@ -1,9 +1,13 @@
 #include "engine/formats/gguf_model.h"
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <set>
 #include <utility>
+
+#include "engine/formats/config_keys.h"
+#include "engine/formats/rope_config.h"
 
 namespace draftscope {
 namespace {
@@ -55,7 +59,7 @@ class ConfigReader {
 /// Returns the model's name from its file name ("SmolLM2-135M-Instruct.Q4_1.gguf" without type and suffix);
 /// general.name is often a working title of the training run.
 std::string display_name(const GgufFile& file) {
-    std::string stem = std::filesystem::path(file.path()).stem().string();
+    std::string stem = std::filesystem::path(gguf_stem(file.path())).filename().string();
     const std::size_t cut = stem.find_last_of(".-");
     if (cut != std::string::npos && cut > 0) {
         std::string last = stem.substr(cut + 1);
@@ -102,15 +106,33 @@ Status read_heads(const GgufFile& file, const ConfigReader& reader, ModelConfig&
     return {};
 }
 
-Status read_rope(const GgufFile& file, const ConfigReader& reader, ModelConfig& config) {
-    DS_ASSIGN(config.rope_theta, reader.positive("rope.freq_base", 10000.0f));
-    DS_ASSIGN(const auto scaling, file.text(reader.key("rope.scaling.type")));
-    if (scaling && *scaling != "none") {
+Status read_rope(const GgufFile& file, const Architecture& architecture, ModelConfig& config) {
+    constexpr std::array<std::string_view, 1> divisors = {"rope_freqs.weight"};
+    DS_ASSIGN(RopeConfig rope, read_gguf_rope(file, std::string(architecture.name), config.head_dim,
+                                              config.context, divisors));
+    config.rope_theta = rope.theta;
+    config.rope_divisors = std::move(rope.divisors);
+    config.rope_scale = rope.scale;
+    return {};
+}
+
+/// Checks the keys that nobody reads, and the attention's settings that other models have.
+Status check_metadata(const GgufFile& file, const ConfigReader& reader, const ModelConfig& config,
+                      Notes& notes) {
+    const std::string prefix = reader.key("");
+    DS_TRY(check_keys(file.path(), prefix, file.values_below(prefix), gguf_model_keys(), notes));
+    DS_TRY(check_keys(file.path(), "general.", file.values_below("general."), gguf_general_keys(), notes));
+    DS_ASSIGN(const auto scale, file.number(reader.key("attention.scale")));
+    const double usual = 1 / std::sqrt(config.head_dim);
+    if (scale && *scale != 0 && std::abs(*scale - usual) > 1e-6)
+        return bad_input("{}: metadata '{}' is {}, but this version scales by 1 / sqrt({})", file.path(),
+                         reader.key("attention.scale"), *scale, config.head_dim);
+    DS_ASSIGN(const auto window, file.integer(reader.key("attention.sliding_window")));
+    if (window && *window > 0 && *window < config.context)
         return bad_input(
-            "{}: metadata '{}' is '{}', which is not supported (only unscaled rotation and "
-            "rope_freqs.weight)",
-            file.path(), reader.key("rope.scaling.type"), printable(*scaling));
-    }
+            "{}: metadata '{}' is {}, shorter than the context of {}; this version attends to the whole "
+            "context",
+            file.path(), reader.key("attention.sliding_window"), *window, config.context);
     return {};
 }
 
@@ -167,23 +189,6 @@ Status check_tensors(const GgufFile& file, ModelConfig& config) {
     return check.reject_unused();
 }
 
-/// rope_freqs.weight holds divisors of the base frequencies (Llama 3.1's scaling, precomputed by the
-/// converter).
-Status read_rope_divisors(const GgufFile& file, ModelConfig& config) {
-    const auto found = file.tensors().find("rope_freqs.weight");
-    if (found == file.tensors().end()) return {};
-    const GgufTensor& tensor = found->second;
-    config.rope_divisors.resize(tensor.info.cols());
-    tensor.type->dequantise(tensor.data, tensor.info.cols() / tensor.type->block_elements,
-                            config.rope_divisors.data());
-    for (const float divisor : config.rope_divisors) {
-        if (!std::isfinite(divisor) || divisor <= 0.0f)
-            return bad_input("{}: tensor 'rope_freqs.weight' contains {}, expected positive divisors",
-                             file.path(), divisor);
-    }
-    return {};
-}
-
 }  // namespace
 
 Result<const Architecture*> gguf_architecture(const GgufFile& file) {
@@ -194,7 +199,7 @@ Result<const Architecture*> gguf_architecture(const GgufFile& file) {
                      printable(*name), known_architectures());
 }
 
-Result<ModelConfig> read_gguf_config(const GgufFile& file, const Architecture& architecture) {
+Result<ModelConfig> read_gguf_config(const GgufFile& file, const Architecture& architecture, Notes& notes) {
     const ConfigReader reader(file, architecture.name);
     ModelConfig config;
     apply_architecture(architecture, config);
@@ -204,10 +209,10 @@ Result<ModelConfig> read_gguf_config(const GgufFile& file, const Architecture& a
     DS_ASSIGN(config.ffn, reader.required("feed_forward_length"));
     DS_ASSIGN(config.context, reader.required("context_length"));
     DS_TRY(read_heads(file, reader, config));
-    DS_TRY(read_rope(file, reader, config));
+    DS_TRY(check_metadata(file, reader, config, notes));
     DS_ASSIGN(config.norm_eps, reader.positive("attention.layer_norm_rms_epsilon", std::nullopt));
     DS_TRY(check_tensors(file, config));
-    DS_TRY(read_rope_divisors(file, config));
+    DS_TRY(read_rope(file, architecture, config));
     DS_ASSIGN(const auto vocab, reader.optional("vocab_size"));
     if (vocab.value_or(config.vocab) != config.vocab) {
         return bad_input("{}: metadata '{}' is {}, but token_embd.weight has {} rows", file.path(),

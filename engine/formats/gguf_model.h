@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/notes.h"
 #include "base/result.h"
 #include "engine/formats/architecture.h"
 #include "engine/formats/gguf.h"
@@ -16,9 +17,9 @@ Result<const Architecture*> gguf_architecture(const GgufFile& file);
 
 /// Reads the config from the metadata and checks every tensor against it. A missing tensor, a wrong shape and
 /// a tensor that the computation would ignore are errors.
-Result<ModelConfig> read_gguf_config(const GgufFile& file, const Architecture& architecture);
+Result<ModelConfig> read_gguf_config(const GgufFile& file, const Architecture& architecture, Notes& notes);
 
 /// Reads the tokenizer.ggml.* metadata.
-Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file);
+Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file, Notes& notes);
 
 }  // namespace draftscope

@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "engine/formats/config_keys.h"
 #include "engine/formats/gguf_model.h"
 #include "engine/tokenizer/pretokenizer.h"
 
@@ -67,7 +68,9 @@ Status read_sentence_pieces(const GgufFile& file, TokenizerSpec& spec) {
 
 }  // namespace
 
-Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file) {
+Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file, Notes& notes) {
+    DS_TRY(
+        check_keys(file.path(), "tokenizer.", file.values_below("tokenizer."), gguf_tokenizer_keys(), notes));
     TokenizerSpec spec;
     spec.file = file.path();
     DS_ASSIGN(const auto model, file.text("tokenizer.ggml.model"));
@@ -92,6 +95,11 @@ Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file) {
     }
     // An unsupported model is reported by create(), whose message is clearer than one about missing merges.
     if (spec.model != "gpt2") return spec;
+    if (!pre) {
+        spec.pre = "default";
+        add_note(notes, "{}: metadata 'tokenizer.ggml.pre' is missing; text is split by llama.cpp's default",
+                 file.path());
+    }
     DS_ASSIGN(spec.merges, required(file.texts("tokenizer.ggml.merges"), file, "tokenizer.ggml.merges"));
     DS_ASSIGN(spec.bos, read_id(file, "tokenizer.ggml.bos_token_id"));
     DS_ASSIGN(spec.named_eos, read_id(file, "tokenizer.ggml.eos_token_id"));

@@ -47,7 +47,7 @@ class GgufWeights final : public WeightSource, public Int4Rows {
         return unpack_int4(*entry->tensor->type, bytes, out);
     }
 
-    std::vector<const MappedFile*> files() const override { return {&file_.mapped()}; }
+    std::vector<const MappedFile*> files() const override { return file_.files(); }
     std::span<const std::uint8_t> stored(const TensorInfo& tensor) const override {
         const Entry* entry = entries_.find(tensor.name);
         if (entry == nullptr) return {};

@@ -2,8 +2,9 @@
 
 #include "base/mapped_file.h"
 #include "engine/formats/architecture.h"
+#include "engine/formats/config_keys.h"
 #include "engine/formats/hf_folder.h"
-#include "engine/formats/hf_rope.h"
+#include "engine/formats/rope_config.h"
 
 namespace draftscope {
 namespace {
@@ -41,11 +42,22 @@ Status reject_variants(const JsonFile& file, const Architecture& architecture) {
     return {};
 }
 
-/// A window as long as the context has no effect. Qwen's configs have a window that is disabled.
-Status reject_window(const JsonFile& file, int context) {
+/// A window as long as the context has no effect. Qwen's configs have a window that is disabled by default.
+Status reject_window(const JsonFile& file, const ModelConfig& config) {
+    const int context = config.context;
     DS_ASSIGN(const auto window, file.count("sliding_window", INT32_MAX));
     DS_ASSIGN(const auto used, file.boolean("use_sliding_window"));
-    if (!window || *window >= context || used.has_value()) return {};
+    const Json* types = file.find("layer_types");
+    if (types != nullptr && !types->is_array())
+        return file.field_error("layer_types", "a list of layer types");
+    const bool is_windowed = window && *window < context;
+    for (const Json& type : types == nullptr ? Json::array() : *types)
+        if (type != "full_attention" && (type != "sliding_attention" || is_windowed || !window))
+            return bad_input(
+                "{}: layer_types contains {}, expected full_attention: this version attends to the whole "
+                "context",
+                file.path(), printable_json(type));
+    if (!is_windowed || used.has_value() || config.architecture.starts_with("qwen")) return {};
     return bad_input(
         "{}: sliding_window is {}, shorter than max_position_embeddings {}; this version attends to the "
         "whole "
@@ -80,9 +92,10 @@ Status read_heads(const JsonFile& file, ModelConfig& config) {
 
 }  // namespace
 
-Result<HfConfig> read_hf_config(const JsonFile& file) {
+Result<HfConfig> read_hf_config(const JsonFile& file, Notes& notes) {
     DS_ASSIGN(const Architecture* architecture, find_architecture(file));
     DS_TRY(reject_variants(file, *architecture));
+    DS_TRY(check_keys(file, target_keys(), notes));
     HfConfig out;
     ModelConfig& config = out.config;
     apply_architecture(*architecture, config);
@@ -90,12 +103,13 @@ Result<HfConfig> read_hf_config(const JsonFile& file) {
     DS_ASSIGN(config.hidden, file.required_count("hidden_size", max_extent));
     DS_ASSIGN(config.ffn, file.required_count("intermediate_size", max_extent));
     DS_ASSIGN(config.context, file.required_count("max_position_embeddings", max_extent));
-    DS_TRY(reject_window(file, config.context));
+    DS_TRY(reject_window(file, config));
     DS_ASSIGN(config.vocab, file.required_count("vocab_size", max_extent));
     DS_TRY(read_heads(file, config));
-    DS_ASSIGN(HfRope rope, read_hf_rope(file, config.head_dim));
+    DS_ASSIGN(RopeConfig rope, read_hf_rope(file, config.head_dim, notes));
     config.rope_theta = rope.theta;
     config.rope_divisors = std::move(rope.divisors);
+    config.rope_scale = rope.scale;
     DS_ASSIGN(const auto eps, file.positive("rms_norm_eps"));
     if (!eps) return file.field_error("rms_norm_eps", "a positive number");
     config.norm_eps = static_cast<float>(*eps);

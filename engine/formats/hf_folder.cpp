@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -68,15 +69,29 @@ std::string dominant_type(const WeightSource& weights) {
 
 }  // namespace
 
+std::string other_contents(const std::string& folder) {
+    std::error_code ignored;
+    const fs::path root(folder);
+    if (fs::exists(root / "adapter_config.json", ignored))
+        return "; the folder holds a LoRA adapter: merge it into its base model and name the merged folder";
+    for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+        if (fs::exists(root / name, ignored)) return fmt::format("; convert {} to safetensors first", name);
+    std::set<fs::path> models;
+    for (fs::directory_iterator at(root, ignored), end; !ignored && at != end; at.increment(ignored))
+        if (at->path().extension() == ".gguf") models.insert(at->path());
+    return models.empty() ? "" : fmt::format("; name the GGUF file itself: {}", models.begin()->string());
+}
+
 Result<ModelFile> open_hf_folder(const std::string& folder) {
     const fs::path root(folder);
+    ModelFile out;
     DS_ASSIGN(const JsonFile config,
               JsonFile::read((root / "config.json").string(),
-                             "a model folder (config.json, model.safetensors, tokenizer.json)"));
-    DS_ASSIGN(HfConfig hf, read_hf_config(config));
+                             "a model folder (config.json, model.safetensors, tokenizer.json)" +
+                                 other_contents(folder)));
+    DS_ASSIGN(HfConfig hf, read_hf_config(config, out.notes));
     hf.config.name = display_name(folder);
-    ModelFile out;
-    DS_ASSIGN(out.weights, open_hf_weights(folder, hf));
+    DS_ASSIGN(out.weights, open_hf_weights(folder, hf, out.notes));
     out.config = std::move(hf.config);
     DS_ASSIGN(TokenizerSpec spec, read_hf_tokenizer(folder, config));
     DS_TRY(fit_to_embedding(spec, out.config.vocab));

@@ -22,10 +22,14 @@ struct HfConfig {
     ModelConfig config;
     std::optional<bool> tied;
 };
-Result<HfConfig> read_hf_config(const JsonFile& file);
+Result<HfConfig> read_hf_config(const JsonFile& file, Notes& notes);
 
 /// Opens the weights under GGUF names, checks each against the config and sets config.tied_head.
-Result<std::unique_ptr<WeightSource>> open_hf_weights(const std::string& folder, HfConfig& hf);
+Result<std::unique_ptr<WeightSource>> open_hf_weights(const std::string& folder, HfConfig& hf, Notes& notes);
+
+/// Returns what a folder without a model's files holds instead, as "; ...": a GGUF file, a LoRA adapter,
+/// PyTorch weights. "" = nothing known.
+std::string other_contents(const std::string& folder);
 
 /// Reads tokenizer.json and the end-of-text tokens that the folder's other files name. `config` is
 /// config.json.

@@ -1,5 +1,6 @@
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <filesystem>
@@ -16,12 +17,14 @@ namespace {
 
 constexpr const char* single_file = "model.safetensors";
 constexpr const char* index_file = "model.safetensors.index.json";
+constexpr const char* stored_embedding = "model.embed_tokens.weight";
+constexpr const char* stored_head = "lm_head.weight";
 
 /// Tensor names outside and inside the layers; GGUF names on the left.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> outer_names = {{
-    {"token_embd.weight", "model.embed_tokens.weight"},
+    {"token_embd.weight", stored_embedding},
     {"output_norm.weight", "model.norm.weight"},
-    {"output.weight", "lm_head.weight"},
+    {"output.weight", stored_head},
 }};
 constexpr std::array<std::pair<std::string_view, std::string_view>, 16> layer_names = {{
     {"attn_norm.weight", "input_layernorm.weight"},
@@ -62,9 +65,10 @@ class HfWeights final : public WeightSource {
   public:
     explicit HfWeights(std::string folder) : folder_(std::move(folder)) {}
 
-    Status open();
+    Status open(Notes& notes);
+    /// Sets hf.config.tied_head.
+    void decide_head(HfConfig& hf, Notes& notes);
     Status load(const HfConfig& hf);
-    bool has(std::string_view stored) const { return stored_.find(stored) != nullptr; }
 
     const std::string& path() const override { return folder_; }
     const TensorInfo* find(std::string_view name) const override {
@@ -121,15 +125,17 @@ class HfWeights final : public WeightSource {
     TensorIndex<Entry> entries_;
 };
 
-Status HfWeights::open() {
+Status HfWeights::open(Notes& notes) {
     std::error_code ignored;
-    if (std::filesystem::exists(in_folder(index_file), ignored)) return open_shards();
+    const bool indexed = std::filesystem::exists(in_folder(index_file), ignored);
     if (!std::filesystem::exists(in_folder(single_file), ignored)) {
-        const bool pickled = std::filesystem::exists(in_folder("pytorch_model.bin"), ignored) ||
-                             std::filesystem::exists(in_folder("pytorch_model.bin.index.json"), ignored);
+        if (indexed) return open_shards();
         return bad_input("{}: holds neither {} nor {}{}", folder_, single_file, index_file,
-                         pickled ? "; convert pytorch_model.bin to safetensors first" : "");
+                         other_contents(folder_));
     }
+    if (indexed)
+        add_note(notes, "{}: is not used, since the folder holds {}, as in transformers",
+                 in_folder(index_file), single_file);
     DS_ASSIGN(auto file, open_safetensors(in_folder(single_file)));
     for (const std::string& name : file->names()) stored_.add(name, {file.get(), file->find(name)});
     files_.push_back(std::move(file));
@@ -182,9 +188,30 @@ Status HfWeights::add(const ModelTensor& wanted) {
     return {};
 }
 
+void HfWeights::decide_head(HfConfig& hf, Notes& notes) {
+    const Location* embedding = stored_.find(stored_embedding);
+    const Location* head = stored_.find(stored_head);
+    hf.config.tied_head = hf.tied.value_or(head == nullptr);
+    if (!hf.config.tied_head || head == nullptr) return;
+    if (embedding == nullptr) {
+        add_note(notes, "{}: tensor '{}' is missing; the tied {} is used", folder_, stored_embedding,
+                 stored_head);
+        stored_.add(stored_embedding, *head);
+        return;
+    }
+    const auto bytes = [](const Location& one) { return one.file->stored(*one.info); };
+    if (head->info->type == embedding->info->type && std::ranges::equal(bytes(*head), bytes(*embedding)))
+        return;
+    hf.config.tied_head = false;
+    add_note(notes,
+             "{}: tie_word_embeddings is true, but '{}' differs from '{}'; it is used, as in transformers 5 "
+             "(transformers 4 ties them)",
+             folder_, stored_head, stored_embedding);
+}
+
 /// Tensors that may be ignored: precomputed rotary angles of old programs, and the copy of a tied head.
 bool may_be_ignored(std::string_view stored, bool tied) {
-    return stored.ends_with(".rotary_emb.inv_freq") || (tied && stored == "lm_head.weight");
+    return stored.ends_with(".rotary_emb.inv_freq") || (tied && stored == stored_head);
 }
 
 Status HfWeights::load(const HfConfig& hf) {
@@ -204,10 +231,10 @@ Status HfWeights::load(const HfConfig& hf) {
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> open_hf_weights(const std::string& folder, HfConfig& hf) {
+Result<std::unique_ptr<WeightSource>> open_hf_weights(const std::string& folder, HfConfig& hf, Notes& notes) {
     auto out = std::make_unique<HfWeights>(folder);
-    DS_TRY(out->open());
-    hf.config.tied_head = hf.tied.value_or(!out->has("lm_head.weight"));
+    DS_TRY(out->open(notes));
+    out->decide_head(hf, notes);
     DS_TRY(out->load(hf));
     return std::unique_ptr<WeightSource>(std::move(out));
 }

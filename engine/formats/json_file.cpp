@@ -26,6 +26,13 @@ Result<std::optional<JsonFile>> JsonFile::read_if_present(const std::string& pat
     std::ifstream file(path, std::ios::binary);
     if (!file || !std::filesystem::is_regular_file(path, error)) return bad_input("{}: cannot be read", path);
     Json json = Json::parse(file, nullptr, false);
+    if (!json.is_object()) {
+        std::string start(64, '\0');
+        file.clear();
+        file.seekg(0);
+        file.read(start.data(), static_cast<std::streamsize>(start.size()));
+        DS_TRY(check_no_lfs_pointer(path, start));
+    }
     if (!json.is_object()) return bad_input("{}: is not a JSON object; the file is damaged", path);
     return std::optional<JsonFile>(JsonFile(path, "", std::move(json)));
 }

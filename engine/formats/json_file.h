@@ -18,6 +18,8 @@ class JsonFile {
     static Result<std::optional<JsonFile>> read_if_present(const std::string& path);
 
     const std::string& path() const { return path_; }
+    const std::string& prefix() const { return prefix_; }
+    const nlohmann::json& json() const { return json_; }
     const nlohmann::json* find(const char* field) const;
     Result<std::optional<JsonFile>> object(const char* field) const;
     Result<std::optional<std::string>> text(const char* field) const;

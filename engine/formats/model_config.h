@@ -34,6 +34,7 @@ struct ModelConfig {
     int context = 0;           ///< maximum number of positions
     float rope_theta = 10000.0f;
     std::vector<float> rope_divisors;  ///< head_dim / 2 divisors of the base frequencies; empty = none
+    float rope_scale = 1;              ///< of cos and sin: YaRN's attention factor
     float norm_eps = 1e-5f;
     bool tied_head = false;   ///< LM head = token embedding
     bool qkv_bias = false;    ///< q, k and v projections add a bias

@@ -44,8 +44,8 @@ Result<ModelFile> open_model_file(const std::string& path) {
     DS_ASSIGN(GgufFile file, GgufFile::open(path));
     DS_ASSIGN(const Architecture* architecture, gguf_architecture(file));
     ModelFile out;
-    DS_ASSIGN(out.config, read_gguf_config(file, *architecture));
-    DS_ASSIGN(TokenizerSpec spec, read_gguf_tokenizer(file));
+    DS_ASSIGN(out.config, read_gguf_config(file, *architecture, out.notes));
+    DS_ASSIGN(TokenizerSpec spec, read_gguf_tokenizer(file, out.notes));
     DS_TRY(fit_to_embedding(spec, out.config.vocab));
     DS_ASSIGN(out.tokenizer, Tokenizer::create(std::move(spec)));
     DS_TRY(read_chat(file, out));

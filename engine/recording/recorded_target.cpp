@@ -65,9 +65,11 @@ class EmbeddingAndHeadWeights final : public WeightSource {
 
 /// The files of a model folder that contain the two tensors.
 Result<std::set<std::string>> find_weight_files(const std::string& folder) {
-    DS_ASSIGN(const auto index,
-              JsonFile::read_if_present((fs::path(folder) / "model.safetensors.index.json").string()));
-    if (!index) return std::set<std::string>{(fs::path(folder) / "model.safetensors").string()};
+    const fs::path whole = fs::path(folder) / "model.safetensors";
+    DS_ASSIGN(const auto index, JsonFile::read_if_present(whole.string() + ".index.json"));
+    std::error_code ignored;
+    // As in open_hf_weights(), a whole file comes before an index.
+    if (!index || fs::exists(whole, ignored)) return std::set<std::string>{whole.string()};
     DS_ASSIGN(const auto map, index->object("weight_map"));
     if (!map) return index->field_error("weight_map", "an object");
     std::set<std::string> files;

@@ -47,6 +47,12 @@ constexpr std::array recipes = {
            false,
            false,
            false},
+    // llama.cpp's, for files that name none.
+    Recipe{{"default"},
+           {R"([\p{P}\$\+<=>\^~\|]+)", gpt2_split_pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"},
+           false,
+           false,
+           false},
     Recipe{{"gpt-2", "gpt2", "phi-2"}, {gpt2_split_pattern}, false, false, false},
     Recipe{{"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral"}, {llama3_words}, false, true, true},
     Recipe{{"qwen2", "deepseek-r1-qwen", "megrez"}, {qwen2_words}, true, false, false},

@@ -37,13 +37,15 @@ const float* Decoder::keep(std::span<const float> values) {
     return kept_.back().as<float>();
 }
 
-Status Decoder::prepare(kernels::Backend& backend, const LayerShape& shape, const kernels::RopeTable& rope,
+Status Decoder::prepare(kernels::Backend& backend, const LayerShape& shape, kernels::RopeTable& rope,
                         std::span<const DecoderLayer> layers, int input_width) {
     backend_ = &backend;
     shape_ = shape;
     input_width_ = input_width > 0 ? input_width : shape.hidden;
     layers_ = layers;
     const std::lock_guard lock(backend.submit_mutex());
+    rope_ = &rope;
+    if (!backend.is_host()) rope.extend(rope.positions);
     cos_ = keep(rope.cos);
     sin_ = keep(rope.sin);
     for (const DecoderLayer& layer : layers) {
@@ -217,6 +219,11 @@ std::size_t Decoder::partial_floats() const {
 Status Decoder::begin(const DecoderBatch& batch) {
     rows_ = batch.rows();
     if (rows_ == 0) return {};
+    if (backend_->is_host()) {
+        rope_->extend(*std::ranges::max_element(batch.positions_) + 1);
+        cos_ = rope_->cos.data();
+        sin_ = rope_->sin.data();
+    }
     list_sequences(batch);
     for (const DecoderBatch::Place& place : batch.places_)
         if (place.cache->planes().data == nullptr)

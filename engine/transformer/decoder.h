@@ -18,9 +18,10 @@ namespace draftscope {
 class Decoder {
   public:
     /// Uploads the vectors; locks Backend::submit_mutex() itself. `layers` and `rope` must outlive the
-    /// decoder. `input_width` is the width of the first layer's attention input if that is not the hidden
+    /// decoder, which extends `rope` before a pass that needs more rows; a device gets all of them at once.
+    /// `input_width` is the width of the first layer's attention input if that is not the hidden
     /// size (EAGLE-3). Returns an error if out of device memory.
-    Status prepare(kernels::Backend& backend, const LayerShape& shape, const kernels::RopeTable& rope,
+    Status prepare(kernels::Backend& backend, const LayerShape& shape, kernels::RopeTable& rope,
                    std::span<const DecoderLayer> layers, int input_width = 0);
     /// Runs later passes on `device`, which has the memory of prepare()'s: another pool of the same CPU.
     void use(kernels::Backend& backend) { backend_ = &backend; }
@@ -112,6 +113,7 @@ class Decoder {
     std::span<const DecoderLayer> layers_;
     std::vector<Vectors> vectors_;
     std::vector<kernels::DeviceBuffer> kept_;
+    kernels::RopeTable* rope_ = nullptr;
     const float* cos_ = nullptr;
     const float* sin_ = nullptr;
 

@@ -169,7 +169,8 @@ Status Target::Impl::load_layers(WeightLoader& loader, const ProgressFn& progres
         layers.push_back(std::move(layer));
     }
     DS_ASSIGN(output_norm, read_vector(*file.weights, "output_norm.weight", config.hidden));
-    rope = kernels::make_rope_table(config.head_dim, config.rope_theta, config.context, config.rope_divisors);
+    rope = kernels::make_rope_table(config.head_dim, config.rope_theta, config.context, config.rope_divisors,
+                                    config.rope_scale);
     return {};
 }
 
@@ -326,17 +327,25 @@ Target::~Target() = default;
 
 Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::Exec& exec,
                                              std::optional<kernels::Precision> precision,
-                                             const ProgressFn& progress, const WeightCacheOptions& cache) {
+                                             const ProgressFn& progress, const WeightCacheOptions& cache,
+                                             int context) {
     if (progress) progress(0.0, "opening the model");
     DS_ASSIGN(ModelFile file, open_model_file(path));
+    if (context > file.config.context)
+        return bad_input("--context {}: is more than the {} positions of {}; leave it out or choose fewer",
+                         context, file.config.context, path);
+    if (context > 0) file.config.context = context;
     const bool on_device = exec.device() != nullptr;
     const kernels::Precision chosen = precision.value_or(
         file.quantised && !on_device ? kernels::Precision::int8 : kernels::Precision::bf16);
     if (on_device && chosen != kernels::Precision::bf16)
         return bad_input("--precision {}: weights on a device are bf16; use bf16 or auto",
                          kernels::to_text(chosen));
+    // On the CPU, angles are computed for the positions in use.
+    const int positions = on_device || context > 0 ? file.config.context : 0;
     DS_TRY(check_memory(file, chosen,
-                        on_device ? std::optional(exec.device()->info().memory_bytes) : available_memory()));
+                        on_device ? std::optional(exec.device()->info().memory_bytes) : available_memory(),
+                        positions));
     // Without --precision, a device computes in the checkpoint's 16-bit type.
     if (on_device)
         exec.device()->set_dtype(!precision && file.weights != nullptr && is_mostly_f16(*file.weights)

@@ -65,11 +65,11 @@ struct ForwardRequest {
 class Target {
   public:
     /// Loads a target. `precision` defaults to int8 for quantised files and to bf16 otherwise; a device uses
-    /// bf16, or fp16 for fp16 checkpoints.
+    /// bf16, or fp16 for fp16 checkpoints. `context` limits the model's context; 0 = no limit.
     static Result<std::unique_ptr<Target>> load(const std::string& path, kernels::Exec& exec,
                                                 std::optional<kernels::Precision> precision,
                                                 const ProgressFn& progress = {},
-                                                const WeightCacheOptions& cache = {});
+                                                const WeightCacheOptions& cache = {}, int context = 0);
     /// Builds a target from weights under GGUF names (random models in tests, synthetic targets). The
     /// tokenizer may be null.
     static Result<std::unique_ptr<Target>> build(ModelFile file, kernels::Exec& exec,

@@ -11,7 +11,7 @@ std::size_t floats(int rows, int cols) {
 
 }  // namespace
 
-Status TargetPass::prepare(kernels::Backend& backend, const LayerShape& shape, const kernels::RopeTable& rope,
+Status TargetPass::prepare(kernels::Backend& backend, const LayerShape& shape, kernels::RopeTable& rope,
                            std::span<const DecoderLayer> layers, std::span<const float> output_norm,
                            const kernels::Matrix& lm_head) {
     shape_ = shape;

@@ -13,7 +13,7 @@ class TargetPass {
   public:
     /// Uploads the vectors; locks Backend::submit_mutex() itself. All spans, `rope` and `lm_head` must
     /// outlive this object.
-    Status prepare(kernels::Backend& backend, const LayerShape& shape, const kernels::RopeTable& rope,
+    Status prepare(kernels::Backend& backend, const LayerShape& shape, kernels::RopeTable& rope,
                    std::span<const DecoderLayer> layers, std::span<const float> output_norm,
                    const kernels::Matrix& lm_head);
     /// Runs the rows of `batch` from their `embeddings` [rows, d], in host memory. Writes `hidden` [rows, d],

@@ -3,6 +3,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/numel.h"
+
 namespace draftscope {
 
 std::uint64_t packed_bytes(const ModelFile& file, kernels::Precision precision) {
@@ -28,15 +30,24 @@ std::optional<std::uint64_t> available_memory() {
 }
 
 Status check_memory(const ModelFile& file, kernels::Precision precision,
-                    std::optional<std::uint64_t> available) {
-    const std::uint64_t needed = packed_bytes(file, precision);
-    if (!available || needed <= *available) return {};
+                    std::optional<std::uint64_t> available, int positions) {
+    const std::uint64_t weights = packed_bytes(file, precision);
+    // cos and sin of half a head
+    const std::uint64_t angles = row_offset(positions, file.config.head_dim) * sizeof(float);
+    if (!available || weights + angles <= *available) return {};
     constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+    if (weights <= *available)
+        return failed(
+            "{}: the angles of {} positions need {:.1f} GiB besides the weights, but {:.1f} GiB of memory "
+            "are "
+            "available; choose fewer with --context",
+            file.weights->path(), positions, static_cast<double>(angles) / gib,
+            static_cast<double>(*available - weights) / gib);
     return failed(
         "{}: the weights need {:.1f} GiB as {}, but {:.1f} GiB of memory are available; choose a smaller "
         "--precision "
         "or a smaller target",
-        file.weights->path(), static_cast<double>(needed) / gib, kernels::to_text(precision),
+        file.weights->path(), static_cast<double>(weights) / gib, kernels::to_text(precision),
         static_cast<double>(*available) / gib);
 }
 

@@ -15,8 +15,9 @@ std::uint64_t packed_bytes(const ModelFile& file, kernels::Precision precision);
 /// Returns the memory available without swapping; nullopt if the system does not report it.
 std::optional<std::uint64_t> available_memory();
 
-/// Returns an error if the packed weights of `file` do not fit into `available`.
+/// Returns an error if the packed weights of `file` and the rotation angles of `positions` do not fit into
+/// `available`.
 Status check_memory(const ModelFile& file, kernels::Precision precision,
-                    std::optional<std::uint64_t> available);
+                    std::optional<std::uint64_t> available, int positions = 0);
 
 }  // namespace draftscope

@@ -36,7 +36,8 @@ Result<TokenizerSpec> read_spec(const std::string& path) {
         return read_hf_tokenizer(path, config);
     }
     DS_ASSIGN(const GgufFile file, GgufFile::open(path));
-    return read_gguf_tokenizer(file);
+    Notes notes;
+    return read_gguf_tokenizer(file, notes);
 }
 
 Result<Json> encode(const Json& request) {

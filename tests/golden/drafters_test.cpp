@@ -279,9 +279,9 @@ TEST_F(ChangedConfig, RejectsUnsupportedSettings) {
                 HasSubstr("num_hidden_layers is 2"));
     EXPECT_THAT(error_with("eagle3_official",
                            [](Json& c) {
-                               c["rope_scaling"] = {{"rope_type", "yarn"}};
+                               c["rope_scaling"] = {{"rope_type", "longrope"}};
                            }),
-                HasSubstr("rope_scaling.rope_type is \"yarn\""));
+                HasSubstr("rope_scaling.rope_type is \"longrope\""));
     EXPECT_THAT(error_with("eagle3_official", [](Json& c) { c["hidden_act"] = "gelu"; }),
                 HasSubstr("hidden_act is \"gelu\""));
     EXPECT_THAT(error_with("eagle3_official", [](Json& c) { c.erase("eagle_aux_hidden_state_layer_ids"); }),

@@ -18,6 +18,7 @@ namespace {
 
 constexpr float label_share = 0.31f;
 constexpr int max_new_tokens = 4096;
+constexpr int max_context = 1 << 20;
 
 struct SessionState {
     bool tree_as_text = false;
@@ -188,6 +189,9 @@ void edit_sampling(PanelContext& c) {
     RunConfig& config = c.config;
     label(c.style, "New tokens", "Maximum number of tokens to generate per prompt.");
     ImGui::DragInt("##max_new", &config.max_new, 1.0f, 1, max_new_tokens, "%d", ImGuiSliderFlags_AlwaysClamp);
+    label(c.style, "Context", "Limit of a text's positions, prompt included. 0 = the model's.");
+    ImGui::DragInt("##context", &config.context, 16.0f, 0, max_context,
+                   config.context == 0 ? "the model's" : "%d", ImGuiSliderFlags_AlwaysClamp);
     label(c.style, "Temperature", "0 = greedy: always the most likely token.");
     auto temperature = static_cast<float>(config.temperature);
     if (ImGui::SliderFloat("##temperature", &temperature, 0.0f, 2.0f,

@@ -102,6 +102,7 @@ void for_session_fields(Config& config, Access& access) {
     access.read("prompts_file", config.prompts_file);
     access.read("limit", config.limit, 0, any_count);
     access.read("max_new", config.max_new, 1, any_count);
+    access.read("context", config.context, 0, any_count);
     access.read("temperature", config.temperature, 0, 2);
     access.read("verify", config.verify);
     access.read("top_p", config.top_p, 0.05, 1);

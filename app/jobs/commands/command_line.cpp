@@ -71,6 +71,7 @@ std::string to_command_line(const RunConfig& config, DrafterTraits drafter) {
     if (sampled) number("--top-k", config.top_k, defaults.top_k);
     if (sampled || replayed) number("--seed", config.seed, defaults.seed);
     number("--max-new", config.max_new, defaults.max_new);
+    number("--context", config.context, defaults.context);
     number("--batch", config.batch, defaults.batch);
     text("--backend", config.backend, defaults.backend);
     text("--numerics", config.numerics, defaults.numerics);

@@ -40,6 +40,7 @@ struct RunConfig {
     int top_k = 0;
     std::uint64_t seed = 0;
     int max_new = 128;
+    int context = 0;         ///< maximum positions of a sequence; 0 = the model's
     int batch = 1;           ///< sequences decoded in lockstep
     int threads = 0;         ///< 0 = all cores
     bool pin = false;        ///< pin each worker thread to a CPU

@@ -149,7 +149,8 @@ Status load(const FitConfig& config, const JobHooks& hooks, FitData& fit_data, F
     DS_ASSIGN(fit_data.target, make_recorded_target(fit_data.first(), model, *fit_data.exec, precision));
     hooks.report(-1, "loading drafter " + run.drafter_id);
     DS_ASSIGN(fit_data.drafter, load_drafter(run, *fit_data.target, *fit_data.exec));
-    report.file_notes = fit_data.drafter->notes();
+    report.file_notes = run.notes;
+    append_notes(report.file_notes, fit_data.drafter->notes());
     say_notes(report.file_notes);
     DS_TRY(check_tree(*fit_data.drafter, run.tree));
     if (!fit_data.drafter->uses_head())

@@ -66,8 +66,8 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     const int cores = usable_cores();
     const auto exec = kernels::make_cpu_exec(run.config.threads > 0 ? run.config.threads : cores);
     DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
-    DS_ASSIGN(const auto target,
-              Target::load(run.config.model, *exec, run.precision, hooks.on_progress, cache));
+    DS_ASSIGN(const auto target, Target::load(run.config.model, *exec, run.precision, hooks.on_progress,
+                                              cache, run.config.context));
     if (target->tokenizer() == nullptr) return bad_input("--model {}: has no tokenizer", run.config.model);
     if (const std::string& problem = target->chat().problem(); !run.config.raw && !problem.empty())
         return bad_input("{}", problem);
@@ -100,7 +100,8 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     options.batch = config.batch;
     options.cancelled = hooks.cancelled;
     RecordReport report;
-    report.notes = target->notes();
+    report.notes = run.notes;
+    append_notes(report.notes, target->notes());
     append_notes(report.notes, prompts.notes);
     say_notes(report.notes);
     const TimeNs start = monotonic_ns();

@@ -84,6 +84,8 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hook
     ReplayReport report;
     report.recording = models.recording;
     report.drafter = first.drafter_id;
+    report.notes = first.notes;
+    say_notes(report.notes);
     report.tree = to_text(first.tree);
     report.costs = config.costs;
     report.levels = first.tree.levels();

@@ -30,6 +30,7 @@ const Field fields[] = {
     {"Verify", {"--verify", "verify"}, reset<&RunConfig::verify>},
     {"Precision", {"--precision"}, reset<&RunConfig::precision>},
     {"New tokens", {"--max-new"}, reset<&RunConfig::max_new>},
+    {"Context", {"--context"}, reset<&RunConfig::context>},
     {"Batch", {"--batch"}, reset<&RunConfig::batch>},
     {"Threads", {"--threads"}, reset<&RunConfig::threads>},
     {"Temperature", {"--temperature"}, reset<&RunConfig::temperature>},

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/resolve/hub_cache.h"
 #include "app/jobs/run/numerics.h"
 #include "app/jobs/run/run_job.h"
 #include "base/did_you_mean.h"
@@ -40,8 +41,7 @@ Status resolve_model(ResolvedRun& run) {
         }
         run.config.model = demo;
     }
-    if (!is_synthetic_model(run.config.model) && !file_exists(run.config.model))
-        return bad_input("--model {}: no such file", run.config.model);
+    DS_ASSIGN(run.config.model, find_checkpoint("--model", run.config.model, run.notes));
     run.demo_model = same_file(run.config.model, demo);
     return {};
 }
@@ -80,8 +80,9 @@ Status resolve_drafter(ResolvedRun& run) {
             run.drafter_id);
     }
     const std::string path = parse_drafter_path(run.drafter_path);
-    if (!is_synthetic_model(path) && !file_exists(path))
-        return bad_input("--drafter {}: {}: no such file or folder", spec, path);
+    DS_ASSIGN(const std::string found,
+              find_checkpoint(fmt::format("--drafter {}:", run.drafter_id), path, run.notes));
+    run.drafter_path.replace(0, path.size(), found);
     return {};
 }
 
@@ -247,6 +248,7 @@ Status resolve_numbers(ResolvedRun& run) {
                              config.precision);
     }
     if (config.max_new < 1) return bad_input("--max-new {}: must be at least 1", config.max_new);
+    if (config.context < 0) return bad_input("--context {}: must be at least 1", config.context);
     if (config.batch < 1 || config.batch > max_batch)
         return bad_input("--batch {}: must be 1 to {}", config.batch, max_batch);
     if (config.threads < 0 || config.threads > 1024) {

@@ -7,6 +7,7 @@
 
 #include "app/jobs/commands/commands.h"
 #include "app/jobs/resolve/shipped_acceptance.h"
+#include "base/notes.h"
 #include "base/result.h"
 #include "engine/decode/session.h"
 #include "engine/heads/head.h"
@@ -47,6 +48,7 @@ struct ResolvedRun {
     bool gpu = false;                             ///< computes on a CUDA device
     int library_rows = 0;  ///< --numerics fast: minimum rows of a library's product; 0 = exact
     bool demo_model = false;
+    Notes notes;  ///< how paths were found
 
     /// Returns the acceptance rule in effect: that of --verify, unless acceptance is simulated or the
     /// temperature is 0.

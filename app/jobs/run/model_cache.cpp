@@ -100,14 +100,15 @@ Status ModelCache::load_exec(const ResolvedRun& run) {
 Status ModelCache::load_target(const ResolvedRun& run, const RunHooks& hooks) {
     DS_TRY(load_exec(run));
     if (kernels::Backend* device = exec().device()) DS_TRY(device->use_cublaslt(run.library_rows));
-    const TargetKey key{run.config.model, run.config.precision, run.config.backend};
+    const TargetKey key{run.config.model, run.config.precision, run.config.backend, run.config.context};
     if (!target_.holds(key)) {
         drop_target();
         const auto progress = [&](double fraction, const std::string& what) {
             if (hooks.on_progress) hooks.on_progress(fraction, what);
         };
         DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
-        DS_ASSIGN(auto loaded, Target::load(run.config.model, exec(), run.precision, progress, cache));
+        DS_ASSIGN(auto loaded,
+                  Target::load(run.config.model, exec(), run.precision, progress, cache, run.config.context));
         if (loaded->tokenizer() == nullptr)
             return bad_input("--model {}: has no tokenizer", run.config.model);
         target_ = {key, std::move(loaded)};

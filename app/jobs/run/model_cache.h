@@ -55,6 +55,7 @@ class ModelCache {
     };
     struct TargetKey {
         std::string model, precision, backend;
+        int context = 0;
         bool operator==(const TargetKey&) const = default;
     };
     struct VocabularyKey {

@@ -15,6 +15,7 @@
 #include "capture/run_setting.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/draft/registry.h"
+#include "engine/formats/gguf.h"
 #include "engine/formats/synthetic_model.h"
 #include "engine/heads/artefact.h"
 #include "engine/heads/registry.h"
@@ -38,7 +39,7 @@ std::string hash_contents(const std::string& path) {
         if (kind == ".safetensors" || kind == ".bin" || kind == ".pt" || kind == ".gguf")
             files.push_back(at->path().string());
     }
-    if (files.empty()) files = {path};
+    if (files.empty()) files = gguf_parts(path);
     std::sort(files.begin(), files.end());
     std::string hashes;
     for (const std::string& file : files) {
@@ -179,6 +180,7 @@ std::string config_json(const RunPlan& plan, const ModelCache& models, const Tie
         {"calibration_rounds", c.calibration_rounds}};
     if (!plan.bench.empty())
         document[std::string(bench_key)] = nlohmann::json::parse(plan.bench, nullptr, false);
+    if (c.context > 0) document["context"] = c.context;
     if (plan.baseline) document[std::string(role_key)] = baseline_role;
     return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -33,7 +33,8 @@ Result<RunPlan> make_run_plan(const RunConfig& config, const RunHooks& hooks) {
     plan.conversations = std::move(set.conversations);
     plan.total = set.total;
     plan.prompts_hash = std::move(set.hash);
-    plan.notes = std::move(set.notes);
+    plan.notes = plan.run.notes;
+    append_notes(plan.notes, set.notes);
     plan.bench = hooks.bench;
     keep_window(plan.conversations, hooks);
     return plan;

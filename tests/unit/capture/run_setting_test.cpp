@@ -73,6 +73,11 @@ TEST(RunSetting, GreedyDecodingIgnoresSamplingFields) {
     EXPECT_NE(head_setting(a), head_setting(b)) << "pq";
 }
 
+TEST(RunSetting, ALimitedContextIsAnotherSetting) {
+    const RunRow limited = changed(R"("top_p": 1.0)", R"("top_p": 1.0, "context": 512)");
+    EXPECT_NE(plain_setting(limited), plain_setting(usual()));
+}
+
 TEST(RunSetting, IncludesTheGpuName) {
     RunRow a = usual();
     a.backend = "cuda";

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "kernels/elementwise.h"
@@ -166,6 +167,35 @@ TEST(Rope, DivisorsSlowFrequenciesDown) {
     const RopeTable table = make_rope_table(4, 10'000.0f, 20, divisors);
     EXPECT_NEAR(table.cos[19 * 2 + 1], std::cos(19 * 0.01 / 8.0), 1e-7);
     EXPECT_NEAR(table.sin[19 * 2], std::sin(19.0), 1e-7);
+}
+
+// A context of 16 million positions costs nothing until they are used.
+TEST(Rope, TableGrowsInBlocksWithTheSameValues) {
+    RopeTable table = make_rope_table(12, 1e6f, 1 << 24);
+    EXPECT_EQ(table.rows(), RopeTable::block);
+    table.extend(RopeTable::block);
+    EXPECT_EQ(table.rows(), RopeTable::block);
+    table.extend(RopeTable::block + 1);
+    EXPECT_EQ(table.rows(), 2 * RopeTable::block);
+    for (const int p : {0, 1, 4095, 4096, 8191}) {
+        for (int j = 0; j < 6; ++j) {
+            const double angle = p * std::pow(1e6, -2.0 * j / 12);
+            EXPECT_EQ(table.cos[p * 6 + j], static_cast<float>(std::cos(angle)));
+            EXPECT_EQ(table.sin[p * 6 + j], static_cast<float>(std::sin(angle)));
+        }
+    }
+    RopeTable shorter = make_rope_table(12, 1e6f, 5000);
+    shorter.extend(4097);
+    EXPECT_EQ(shorter.rows(), 5000);
+    shorter.extend(std::numeric_limits<int>::max());
+    EXPECT_EQ(shorter.rows(), 5000);
+    EXPECT_EQ(make_rope_table(12, 1e6f, 20).rows(), 20);
+}
+
+TEST(Rope, ScaleMultipliesCosAndSin) {
+    const RopeTable table = make_rope_table(4, 10'000.0f, 20, {}, 1.5f);
+    EXPECT_FLOAT_EQ(table.cos[0], 1.5f);
+    EXPECT_FLOAT_EQ(table.sin[3 * 2], 1.5f * std::sin(3.0f));
 }
 
 TEST(Rope, IsBatchInvariant) {

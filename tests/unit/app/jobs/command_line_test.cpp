@@ -37,6 +37,7 @@ TEST(CommandLine, ContainsEveryChangedSetting) {
     config.top_k = 40;
     config.seed = 5;
     config.max_new = 64;
+    config.context = 900;
     config.threads = 2;
     config.ignore_eos = true;
     config.raw = true;
@@ -59,7 +60,8 @@ TEST(CommandLine, ContainsEveryChangedSetting) {
         to_command_line(config, {}),
         "draftscope run --model '/models/a b.gguf' --drafter eagle2:/d --head full --head-weights "
         "fr-spec=/r.safetensors --tree chain=6 --verify pq --temperature 0.7 --top-p 0.9 --top-k 40 --seed 5 "
-        "--max-new 64 --batch 8 --no-gpu-graphs --l2-window --precision int8 --threads 2 --pin --ignore-eos "
+        "--max-new 64 --context 900 --batch 8 --no-gpu-graphs --l2-window --precision int8 --threads 2 --pin "
+        "--ignore-eos "
         "--raw --system 'Be brief.' --prompts p.jsonl --limit 3 --balanced --shard 2/8 --baseline 2 --shadow "
         "slimspec,microspec "
         "--calibrate 0 --tag 'node=a b' --save x.dscope --overwrite --save-rows 1000000 --save-size 5000000 "

@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "engine/formats/gguf_model.h"
+#include "engine/tokenizer/pretokenizer.h"
 #include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_model.h"
@@ -136,8 +137,16 @@ TEST(Gguf, IdentifiesOtherFileTypes) {
     std::string bytes = small_file().bytes();
     bytes.replace(4, 4, std::string("\0\0\0\3", 4));
     EXPECT_THAT(open_bytes(bytes), HasSubstr("big-endian"));
+    bytes.replace(4, 4, std::string("\0\0\0\2", 4));
+    EXPECT_THAT(open_bytes(bytes), HasSubstr("big-endian"));
+    bytes.replace(4, 4, raw_bytes<std::uint32_t>(1));
+    EXPECT_THAT(open_bytes(bytes), HasSubstr("GGUF version 1, this program reads versions 2 and 3; convert"));
+    bytes.replace(4, 4, raw_bytes<std::uint32_t>(4));
+    EXPECT_THAT(open_bytes(bytes), HasSubstr("GGUF version 4, this program reads versions 2 and 3; update"));
     bytes.replace(4, 4, raw_bytes<std::uint32_t>(2));
-    EXPECT_THAT(open_bytes(bytes), HasSubstr("GGUF version 2"));
+    EXPECT_EQ(open_bytes(bytes), "");
+    EXPECT_THAT(open_bytes("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 123\n"),
+                HasSubstr("is a git-lfs pointer, not the file itself; fetch it with git lfs pull"));
     const auto missing = open_model_file(scratch("nowhere.gguf"));
     EXPECT_THAT(missing.error().message, HasSubstr("no such file"));
     const auto folder = open_model_file(::testing::TempDir());
@@ -145,6 +154,99 @@ TEST(Gguf, IdentifiesOtherFileTypes) {
                 HasSubstr("config.json: is missing; it is needed for a model folder"));
     const auto backend = open_model_file("/dev/null");
     EXPECT_THAT(backend.error().message, HasSubstr("not a regular file"));
+}
+
+/// Writes a model in three parts, the first without tensors, as llama.cpp's tool does.
+class SplitFile {
+  public:
+    SplitFile() {
+        GgufWriter first = small_file();
+        std::vector<GgufWriter> parts(2);
+        const auto whole = require(open_model_file(write_whole()));
+        int next = 0;
+        for (const std::string& name : whole.weights->names()) {
+            const TensorInfo& info = *whole.weights->find(name);
+            const auto bytes = whole.weights->stored(info);
+            parts[static_cast<std::size_t>(next++ % 2)].add_tensor(name, info.shape, 0,
+                                                                   {bytes.begin(), bytes.end()});
+            first.remove_tensor(name);
+        }
+        add_split(first, 0, next);
+        write(first, 1);
+        for (int i = 0; i < 2; ++i) {
+            add_split(parts[static_cast<std::size_t>(i)], i + 1, next);
+            write(parts[static_cast<std::size_t>(i)], i + 2);
+        }
+    }
+    std::string part(int number) const {
+        return folder_.file(fmt::format("m-F32-0000{}-of-00003.gguf", number));
+    }
+    std::string error(int number) const {
+        const auto opened = open_model_file(part(number));
+        return opened.ok() ? "" : opened.error().message;
+    }
+    std::string write_whole() const {
+        EXPECT_TRUE(small_file().write(folder_.file("whole.gguf")).ok());
+        return folder_.file("whole.gguf");
+    }
+
+  private:
+    static void add_split(GgufWriter& file, int number, int tensors) {
+        file.add_raw("split.no", 2, raw_bytes(static_cast<std::uint16_t>(number)));
+        file.add_raw("split.count", 2, raw_bytes(std::uint16_t{3}));
+        file.add_raw("split.tensors.count", 5, raw_bytes(std::int32_t{tensors}));
+    }
+    void write(const GgufWriter& file, int number) const { EXPECT_TRUE(file.write(part(number)).ok()); }
+    testing::ScratchFolder folder_;
+};
+
+TEST(Gguf, OpensThePartsOfASplitModelTogether) {
+    const SplitFile split;
+    const auto whole = require(open_model_file(split.write_whole()));
+    const auto opened = require(open_model_file(split.part(1)));
+    EXPECT_EQ(opened.config.name, "m");
+    EXPECT_EQ(opened.weights->files().size(), 3u);
+    EXPECT_EQ(opened.weights->names(), whole.weights->names());
+    for (const std::string& name : whole.weights->names()) {
+        const TensorInfo& info = *whole.weights->find(name);
+        std::vector<float> a(info.cols()), b(info.cols());
+        for (std::int64_t r = 0; r < info.rows(); ++r) {
+            whole.weights->read_row(info, r, a.data());
+            opened.weights->read_row(*opened.weights->find(name), r, b.data());
+            ASSERT_EQ(a, b) << name;
+        }
+    }
+    EXPECT_THAT(gguf_parts(split.part(1)),
+                ::testing::ElementsAre(split.part(1), split.part(2), split.part(3)));
+    EXPECT_THAT(gguf_parts("x.gguf"), ::testing::ElementsAre("x.gguf"));
+}
+
+TEST(Gguf, NamesPartsOfASplitModel) {
+    const SplitFile split;
+    EXPECT_THAT(split.error(2), HasSubstr("is part 2 of 3 of a model; name the first, " + split.part(1)));
+    const std::string other = split.part(1) + ".bak";
+    std::filesystem::rename(split.part(2), other);
+    EXPECT_THAT(split.error(1), HasSubstr(split.part(2) + ": is missing"));
+    std::filesystem::copy(split.part(3), split.part(2));
+    EXPECT_THAT(split.error(1), HasSubstr("metadata 'split.no' is 2, expected 1"));
+    std::filesystem::remove(split.part(2));
+    std::filesystem::rename(split.part(1), other + ".gguf");
+    EXPECT_THAT(open_model_file(other + ".gguf").error().message,
+                HasSubstr("its name does not end in -00001-of-00003.gguf; rename it"));
+}
+
+// llama.cpp's default splits punctuation, then words, then numbers in threes.
+TEST(Gguf, SplitsByLlamaCppsDefaultWithoutAName) {
+    GgufWriter file = small_file();
+    file.remove("tokenizer.ggml.pre");
+    const std::string path = scratch("default.gguf");
+    ASSERT_TRUE(file.write(path).ok());
+    const auto opened = require(open_model_file(path));
+    EXPECT_THAT(opened.notes, ::testing::ElementsAre(HasSubstr("'tokenizer.ggml.pre' is missing")));
+    std::vector<std::string_view> pieces;
+    require(PreTokenizer::create("default", path)).split("Hi, you're 12345 <x>\n ok", pieces);
+    EXPECT_THAT(pieces, ::testing::ElementsAre("Hi", ",", " you", "'", "re", " ", "123", "45", " ", "<", "x",
+                                               ">", "\n", " ok"));
 }
 
 TEST(Gguf, RejectsRepeatedNames) {
@@ -218,8 +320,6 @@ TEST(Gguf, MetadataOfTheModelIsChecked) {
                 HasSubstr("expected a floating-point number"));
     EXPECT_THAT(open_with("llama.attention.layer_norm_rms_epsilon", 0.0f),
                 HasSubstr("layer_norm_rms_epsilon"));
-    EXPECT_THAT(open_with("llama.rope.scaling.type", std::string("yarn")),
-                HasSubstr("'yarn', which is not supported"));
     EXPECT_THAT(open_with("llama.vocab_size", 100u), HasSubstr("token_embd.weight has 283 rows"));
     EXPECT_THAT(open_with("general.alignment", 48u),
                 HasSubstr("general.alignment is 48, expected a power of two"));

@@ -20,7 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::ScratchFolder;
 
 std::string golden_folder(const std::string& architecture) {
@@ -124,7 +126,8 @@ TEST(HfFolder, ComputesLlama3RopeScaling) {
         json["head_dim"] = 128;
     });
     const auto file = require(JsonFile::read(copy.file("config.json"), "this test"));
-    const auto hf = require(read_hf_config(file));
+    Notes notes;
+    const auto hf = require(read_hf_config(file, notes));
     const std::vector<float>& divisors = hf.config.rope_divisors;
     ASSERT_EQ(divisors.size(), 64u);
     for (int j = 0; j <= 28; ++j) EXPECT_FLOAT_EQ(divisors[j], 1.0f) << j;
@@ -165,6 +168,87 @@ TEST(HfFolder, MissingFilesAreNamed) {
     EXPECT_EQ(without("qwen2", "tokenizer_config.json"), "(opened)");
 }
 
+/// The values of a stored tensor's first row.
+std::vector<float> first_row(const ModelFile& file, const char* name) {
+    const TensorInfo* info = file.weights->find(name);
+    std::vector<float> out(info == nullptr ? 0 : static_cast<std::size_t>(info->cols()));
+    if (info != nullptr) file.weights->read_row(*info, 0, out.data());
+    return out;
+}
+
+/// Renames a tensor in the header of a safetensors file. Both names have the same length.
+void rename_tensor(const std::string& path, const std::string& from, const std::string& to) {
+    std::string bytes = testing::read_text(path);
+    ASSERT_EQ(from.size(), to.size());
+    bytes.replace(bytes.find(from), from.size(), to);
+    testing::write_text(path, bytes);
+}
+
+// As transformers 5 does: a head that differs is used though the config ties it, and is said.
+TEST(HfFolder, TiedAndSeparateHeads) {
+    const Copy copy("qwen2");
+    copy.edit("config.json", [](Json& json) { json["tie_word_embeddings"] = true; });
+    const auto differs = require(open_model_file(copy.path()));
+    EXPECT_FALSE(differs.config.tied_head);
+    EXPECT_EQ(first_row(differs, "output.weight"), first_row(open_golden("qwen2"), "output.weight"));
+    EXPECT_THAT(differs.notes,
+                ElementsAre(HasSubstr("'lm_head.weight' differs from 'model.embed_tokens.weight'")));
+
+    std::string bytes = testing::read_text(copy.file("model.safetensors"));
+    const Json header = Json::parse(bytes.substr(8, *reinterpret_cast<const std::uint64_t*>(bytes.data())));
+    const auto begin = [&](const char* name) {
+        return 8 + *reinterpret_cast<const std::uint64_t*>(bytes.data()) +
+               header[name]["data_offsets"][0].get<std::size_t>();
+    };
+    const std::size_t size = header["lm_head.weight"]["data_offsets"][1].get<std::size_t>() -
+                             header["lm_head.weight"]["data_offsets"][0].get<std::size_t>();
+    bytes.replace(begin("lm_head.weight"), size, bytes.substr(begin("model.embed_tokens.weight"), size));
+    testing::write_text(copy.file("model.safetensors"), bytes);
+    const auto equal = require(open_model_file(copy.path()));
+    EXPECT_TRUE(equal.config.tied_head);
+    EXPECT_THAT(equal.notes, IsEmpty());
+
+    rename_tensor(copy.file("model.safetensors"), "model.embed_tokens.weight", "model.rotary_emb.inv_freq");
+    const auto alone = require(open_model_file(copy.path()));
+    EXPECT_TRUE(alone.config.tied_head);
+    EXPECT_EQ(first_row(alone, "token_embd.weight"), first_row(open_golden("qwen2"), "token_embd.weight"));
+    EXPECT_THAT(alone.notes,
+                ElementsAre(HasSubstr("'model.embed_tokens.weight' is missing; the tied lm_head.weight")));
+}
+
+// As in transformers, model.safetensors comes first, whatever an index names.
+TEST(HfFolder, AWholeFileComesBeforeAnIndex) {
+    const Copy copy("qwen2");
+    testing::write_text(copy.file("model.safetensors.index.json"),
+                        R"({"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}})");
+    const auto opened = require(open_model_file(copy.path()));
+    EXPECT_EQ(first_row(opened, "output_norm.weight"), first_row(open_golden("qwen2"), "output_norm.weight"));
+    EXPECT_THAT(opened.notes, ElementsAre(HasSubstr("model.safetensors.index.json: is not used")));
+}
+
+TEST(HfFolder, NamesGitLfsPointers) {
+    for (const char* name : {"model.safetensors", "tokenizer.json", "config.json"}) {
+        const Copy copy("qwen2");
+        testing::write_text(copy.file(name),
+                            "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 123\n");
+        EXPECT_THAT(copy.error(),
+                    HasSubstr(std::string(name) + ": is a git-lfs pointer, not the file itself"));
+    }
+}
+
+TEST(HfFolder, NamesWhatAFolderHoldsInstead) {
+    const Copy adapter("qwen2");
+    fs::remove(adapter.file("model.safetensors"));
+    testing::write_text(adapter.file("adapter_config.json"), "{}");
+    EXPECT_THAT(adapter.error(), HasSubstr("holds a LoRA adapter: merge it"));
+    fs::remove(adapter.file("config.json"));
+    EXPECT_THAT(adapter.error(), HasSubstr("holds a LoRA adapter: merge it"));
+    const ScratchFolder lone;
+    testing::write_text(lone.file("x.Q4_0.gguf"), "GGUF");
+    EXPECT_THAT(open_model_file(lone.path()).error().message,
+                HasSubstr("name the GGUF file itself: " + lone.file("x.Q4_0.gguf")));
+}
+
 TEST(HfFolder, TensorsAreCheckedAgainstTheConfig) {
     EXPECT_THAT(with_config("qwen2", "intermediate_size", 96),
                 HasSubstr("tensor 'model.layers.0.mlp.gate_proj.weight' has shape [80, 48], config.json "
@@ -179,8 +263,6 @@ TEST(HfFolder, TensorsAreCheckedAgainstTheConfig) {
                 HasSubstr("tensor 'model.layers.0.self_attn.k_proj.bias' is not part of a llama model"));
     EXPECT_THAT(with_config("qwen3", "tie_word_embeddings", false),
                 HasSubstr("tensor 'lm_head.weight' is missing"));
-    // If the config ties untied weights, the LM head is a copy and the embedding is used.
-    EXPECT_EQ(with_config("qwen2", "tie_word_embeddings", true), "(opened)");
     EXPECT_EQ(with("qwen2", "config.json", [](Json& json) { json.erase("tie_word_embeddings"); }),
               "(opened)");
     const auto index = "model.safetensors.index.json";
@@ -207,8 +289,8 @@ TEST(HfFolder, UnsupportedModelsAreNamed) {
                 HasSubstr("sliding_window is 64, shorter than max_position_embeddings 256"));
     EXPECT_EQ(with_config("mistral", "sliding_window", Json()), "(opened)");
     EXPECT_THAT(with_config("llama", "architectures", Json()), HasSubstr("architectures is missing"));
-    EXPECT_THAT(with_config("llama", "rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}),
-                HasSubstr("rope_scaling.type is \"yarn\", expected 'default' or 'llama3'"));
+    EXPECT_THAT(with_config("llama", "rope_scaling", {{"type", "longrope"}, {"factor", 4.0}}),
+                HasSubstr("rope_scaling.type is \"longrope\", expected default, linear, llama3 or yarn"));
     EXPECT_THAT(with_config("llama", "rope_scaling", {{"rope_type", "llama3"}, {"factor", 4.0}}),
                 HasSubstr("rope_scaling.low_freq_factor is missing, expected a positive number"));
     EXPECT_THAT(with_config("llama", "attention_bias", true), HasSubstr("attention_bias is true, expected"));

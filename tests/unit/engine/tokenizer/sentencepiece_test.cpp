@@ -51,7 +51,8 @@ Result<TokenizerSpec> read(const testing::GgufWriter& writer) {
     const testing::ScratchFolder folder;
     DS_TRY(writer.write(folder.file("m.gguf")));
     DS_ASSIGN(const GgufFile file, GgufFile::open(folder.file("m.gguf")));
-    return read_gguf_tokenizer(file);
+    Notes notes;
+    return read_gguf_tokenizer(file, notes);
 }
 
 /// Writes tokenizer.json in the golden file's "older" or "newer" format, modified by `change`.

@@ -68,7 +68,8 @@ class TokenizerGolden : public ::testing::Test {
 /// tokenizer.json of the demo model's vocabulary, as in its publisher's folder.
 std::string write_tokenizer_json(const std::string& folder, bool merges_as_pairs) {
     const auto gguf = GgufFile::open(testing::demo_model_path());
-    const auto spec = read_gguf_tokenizer(*gguf);
+    Notes notes;
+    const auto spec = read_gguf_tokenizer(*gguf, notes);
     Json vocab = Json::object(), merges = Json::array(), added = Json::array();
     for (std::size_t id = 0; id < spec->tokens.size(); ++id) {
         vocab[spec->tokens[id]] = id;

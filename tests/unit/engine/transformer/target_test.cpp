@@ -206,6 +206,23 @@ TEST_P(Exactness, PrefillInChunksEqualsOneCall) {
     EXPECT_EQ(out.logits, std::vector<float>(once.logits.end() - 97, once.logits.end()));
 }
 
+// The rotation table has its first 4096 rows until a pass needs more.
+TEST(Target, RotatesBeyondTheFirstRowsOfTheTable) {
+    std::mt19937 rng(9);
+    const auto exec = kernels::make_cpu_exec(2);
+    TinyModelOptions options{.hidden = 32, .layers = 1, .heads = 2, .kv_heads = 1, .ffn = 32};
+    options.context = 4200;
+    const auto target = make_target(*exec, Precision::f32, options);
+    const std::vector<TokenId> prompt = random_tokens(rng, 4150, 97);
+    KvCache chunked = target->make_cache(4200), whole = target->make_cache(4200);
+    EXPECT_EQ(target->rope().rows(), 4096);
+    ForwardOutput out;
+    ASSERT_TRUE(target->prefill(*exec, chunked, prompt, {}, out).ok());
+    EXPECT_EQ(target->rope().rows(), 4200);
+    const ForwardOutput once = forward(*target, *exec, {{&whole, prompt, {}, nullptr}});
+    EXPECT_EQ(out.logits, std::vector<float>(once.logits.end() - 97, once.logits.end()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Precisions, Exactness,
                          ::testing::Values(Setting{Precision::f32, kernels::best_isa()},
                                            Setting{Precision::bf16, kernels::best_isa()},
