@@ -38,9 +38,8 @@ Status check_memory(const ModelFile& file, kernels::Precision precision,
     constexpr double gib = 1024.0 * 1024.0 * 1024.0;
     if (weights <= *available)
         return failed(
-            "{}: the angles of {} positions need {:.1f} GiB besides the weights, but {:.1f} GiB of memory "
-            "are "
-            "available; choose fewer with --context",
+            "{}: the angles of {} positions need {:.1f} GiB, but next to the weights {:.1f} GiB of memory "
+            "are available; choose fewer with --context",
             file.weights->path(), positions, static_cast<double>(angles) / gib,
             static_cast<double>(*available - weights) / gib);
     return failed(

@@ -52,8 +52,7 @@ Result<std::string> find_checkpoint(const std::string& option, const std::string
     if (snapshot.empty())
         return bad_input(
             "{0} {1}: no such file or folder, and no such model in the hub's cache {2}; download it first: "
-            "hf "
-            "download {1}",
+            "hf download {1}",
             option, path, hub_cache_folder().string());
     add_note(notes, "{} {}: is not a local path; taken from the hub's cache: {}", option, path,
              snapshot.string());
