@@ -40,12 +40,23 @@ Status read_number(const JsonFile& scaling, const char* field, double& out, doub
     return {};
 }
 
-Result<std::vector<float>> read_llama3(const JsonFile& scaling, double theta, int head_dim) {
+/// Reads the context before scaling. As in transformers 5, the whole config's value comes first.
+Status read_original_context(const JsonFile& file, const JsonFile& scaling, double& out,
+                             double fallback = 0) {
+    constexpr const char* field = "original_max_position_embeddings";
+    DS_ASSIGN(const auto outer, file.positive(field));
+    DS_TRY(read_number(scaling, field, out, outer.value_or(fallback)));
+    out = outer.value_or(out);
+    return {};
+}
+
+Result<std::vector<float>> read_llama3(const JsonFile& file, const JsonFile& scaling, double theta,
+                                       int head_dim) {
     Llama3Scaling values;
     DS_TRY(read_number(scaling, "factor", values.factor));
     DS_TRY(read_number(scaling, "low_freq_factor", values.low));
     DS_TRY(read_number(scaling, "high_freq_factor", values.high));
-    DS_TRY(read_number(scaling, "original_max_position_embeddings", values.original_context));
+    DS_TRY(read_original_context(file, scaling, values.original_context));
     if (values.high <= values.low)
         return scaling.field_error("high_freq_factor", "more than low_freq_factor");
     return llama3_divisors(values, theta, head_dim);
@@ -67,14 +78,10 @@ double yarn_scale(double scale, double weight = 1) {
 Status read_yarn(const JsonFile& file, const JsonFile& scaling, int head_dim, RopeConfig& out) {
     YarnScaling yarn;
     DS_ASSIGN(const auto context, file.positive("max_position_embeddings"));
-    DS_ASSIGN(const auto outer, file.positive("original_max_position_embeddings"));
-    DS_ASSIGN(const auto inner, scaling.positive("original_max_position_embeddings"));
-    const double original = outer ? *outer : inner.value_or(0);
-    DS_TRY(
-        read_number(scaling, "original_max_position_embeddings", yarn.original_context, context.value_or(0)));
-    if (original > 0) yarn.original_context = original;
-    // As in transformers, the ratio of the contexts stands in for a factor.
-    DS_TRY(read_number(scaling, "factor", yarn.factor, original > 0 ? context.value_or(0) / original : 0));
+    DS_TRY(read_original_context(file, scaling, yarn.original_context, context.value_or(0)));
+    // As in transformers, the ratio of two contexts stands in for a factor.
+    const double ratio = context.value_or(0) / yarn.original_context;
+    DS_TRY(read_number(scaling, "factor", yarn.factor, ratio == 1 ? 0 : ratio));
     DS_TRY(read_number(scaling, "beta_fast", yarn.beta_fast, 32));
     DS_TRY(read_number(scaling, "beta_slow", yarn.beta_slow, 1));
     DS_ASSIGN(const auto truncate, scaling.boolean("truncate"));
@@ -227,7 +234,7 @@ Result<RopeConfig> read_hf_rope(const JsonFile& file, int head_dim, Notes& notes
     DS_ASSIGN(const bool plain, is_plain(file, *scaling, field, type, notes));
     if (plain) return out;
     if (type == "llama3") {
-        DS_ASSIGN(out.divisors, read_llama3(*scaling, out.theta, head_dim));
+        DS_ASSIGN(out.divisors, read_llama3(file, *scaling, out.theta, head_dim));
     } else if (type == "linear") {
         DS_ASSIGN(out.divisors, read_linear(*scaling, head_dim));
     } else if (type == "yarn") {

@@ -120,6 +120,17 @@ TEST(RopeConfig, ComputesYarn) {
     EXPECT_EQ(read(given).rope.scale, 1.5f);
 }
 
+TEST(RopeConfig, AnOriginalContextOfTheWholeConfigComesFirst) {
+    const auto llama3 = [](const std::string& outer) {
+        return read("{" + outer +
+                    R"("rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0, "original_max_position_embeddings": 64}})");
+    };
+    EXPECT_EQ(llama3("").error, "");
+    EXPECT_EQ(llama3(R"("original_max_position_embeddings": 64, )").rope.divisors, llama3("").rope.divisors);
+    EXPECT_NE(llama3(R"("original_max_position_embeddings": 512, )").rope.divisors, llama3("").rope.divisors);
+}
+
 // Qwen's published setting: 32 of 64 pairs keep or blend their frequency.
 TEST(RopeConfig, ComputesYarnOfQwen) {
     const std::vector<float> divisors = yarn_divisors({4, 32768, 32, 1, true}, 1e6, 128);
