@@ -14,8 +14,7 @@ namespace fs = std::filesystem;
 class ModelPaths : public ::testing::Test {
   protected:
     ProcessResult decode(const Arguments& more) const {
-        return run(home_, Arguments{"run", "--max-new", "4", "--quiet", "--json"} + more,
-                   {.home = home_.path().c_str()});
+        return run(home_, Arguments{"run", "--quiet", "--json"} + more, {.home = home_.path().c_str()});
     }
     ScratchFolder home_;
 };
@@ -66,8 +65,8 @@ TEST_F(ModelPaths, TakeAHubIdFromTheLocalCache) {
 
 TEST_F(ModelPaths, LimitTheContext) {
     const std::string model = tiny_model(home_);
-    const Arguments base = {"--model",   model,       "--drafter", "ngram",       "--prompt",
-                            "hello you", "--max-new", "100",       "--ignore-eos"};
+    const Arguments base = {"--model",  model,       "--drafter", "ngram", "--raw",
+                            "--prompt", "hello you", "--max-new", "100",   "--ignore-eos"};
     const auto done = parse_output(decode(base + Arguments{"--context", "40"}));
     const auto& prompt = done["prompts"][0];
     EXPECT_EQ(prompt["prompt_tokens"].get<std::size_t>() + prompt["tokens"].size(), 40u);
@@ -78,8 +77,8 @@ TEST_F(ModelPaths, LimitTheContext) {
     expect_one_line_error(decode(base + Arguments{"--context", "-1"}), {"--context -1: must be at least 1"});
     expect_one_line_error(decode(base + Arguments{"--context", "5"}), {"context of 5"});
     const ProcessResult recorded =
-        run(home_, {"record", "--model", model, "--prompt", "hello you", "--max-new", "100", "--ignore-eos",
-                    "--context", "40", "--out", home_.file("r"), "--no-times"});
+        run(home_, {"record", "--model", model, "--raw", "--prompt", "hello you", "--max-new", "100",
+                    "--ignore-eos", "--context", "40", "--out", home_.file("r"), "--no-times"});
     EXPECT_EQ(recorded.exit_code, 0) << recorded.err;
     EXPECT_THAT(read_text(home_.file("r/trace.json")), HasSubstr("\"context\": 40"));
 }
