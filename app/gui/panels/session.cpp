@@ -189,9 +189,6 @@ void edit_sampling(PanelContext& c) {
     RunConfig& config = c.config;
     label(c.style, "New tokens", "Maximum number of tokens to generate per prompt.");
     ImGui::DragInt("##max_new", &config.max_new, 1.0f, 1, max_new_tokens, "%d", ImGuiSliderFlags_AlwaysClamp);
-    label(c.style, "Context", "Limit of a text's positions, prompt included. 0 = the model's.");
-    ImGui::DragInt("##context", &config.context, 16.0f, 0, max_context,
-                   config.context == 0 ? "the model's" : "%d", ImGuiSliderFlags_AlwaysClamp);
     label(c.style, "Temperature", "0 = greedy: always the most likely token.");
     auto temperature = static_cast<float>(config.temperature);
     if (ImGui::SliderFloat("##temperature", &temperature, 0.0f, 2.0f,
@@ -215,6 +212,9 @@ void edit_sampling(PanelContext& c) {
 void edit_more(PanelContext& c) {
     RunConfig& config = c.config;
     if (!ImGui::TreeNodeEx("More", ImGuiTreeNodeFlags_SpanAvailWidth)) return;
+    label(c.style, "Context", "Limit of a text's positions, prompt included. 0 = the model's.");
+    ImGui::DragInt("##context", &config.context, 16.0f, 0, max_context,
+                   config.context == 0 ? "the model's" : "%d", ImGuiSliderFlags_AlwaysClamp);
     choose_text(c.style, "Precision", "Number format of the weights in computation.", config.precision,
                 {"auto", "f32", "bf16", "int8", "int4"});
     label(c.style, "Threads", "0 = all cores, as on the command line.");
