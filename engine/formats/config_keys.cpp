@@ -39,8 +39,8 @@ std::vector<ConfigKey> make_keys(std::string_view read, std::string_view no_effe
         }
     };
     add(read, KeyUse::read);
-    add(no_effect, KeyUse::no_effect);
     add(fixed, KeyUse::fixed);
+    add(no_effect, KeyUse::no_effect);
     return out;
 }
 

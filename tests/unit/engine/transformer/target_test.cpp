@@ -210,7 +210,7 @@ TEST_P(Exactness, PrefillInChunksEqualsOneCall) {
 TEST(Target, RotatesBeyondTheFirstRowsOfTheTable) {
     std::mt19937 rng(9);
     const auto exec = kernels::make_cpu_exec(2);
-    TinyModelOptions options{.hidden = 32, .layers = 1, .heads = 2, .kv_heads = 1, .ffn = 32};
+    TinyModelOptions options{.hidden = 32, .layers = 2, .heads = 2, .kv_heads = 1, .ffn = 32};
     options.context = 4200;
     const auto target = make_target(*exec, Precision::f32, options);
     const std::vector<TokenId> prompt = random_tokens(rng, 4150, 97);
