@@ -74,6 +74,7 @@ void add_advise(CLI::App& program, Action& action) {
         ->capture_default_str();
     add_output_options(*command, options->output);
     command->callback([options, command, &action] {
+        join_drafters(options->config.drafters);
         check_heads_used(*command, options->config.drafters);
         action = [options] { return do_advise(*options); };
     });

@@ -1,6 +1,7 @@
 #include "app/cli/decoding_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -102,6 +103,10 @@ Status check_sampling_used(const RunConfig& config, std::span<const std::string>
         config.verify);
 }
 
+void join_drafters(std::vector<std::string>& pieces) {
+    if (!pieces.empty()) pieces = split_drafters(fmt::format("{}", fmt::join(pieces, ",")));
+}
+
 void check_heads_used(const CLI::App& command, const std::vector<std::string>& drafters) {
     const auto uses_head = [](const std::string& drafter) { return drafter_traits(drafter).uses_head; };
     if (drafters.empty() || std::ranges::any_of(drafters, uses_head)) return;
@@ -140,7 +145,10 @@ void add_sampling_options(CLI::App& command, RunConfig& config) {
 void add_decoding_options(CLI::App& command, RunConfig& config) {
     command.add_option("--model", config.model,
                        "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
-    add_shown(command, "--drafter,--drafters", config.drafter, "NAME[:PATH], one of " + known_drafters());
+    add_shown(command, "--drafter,--drafters", config.drafter,
+              "NAME[:PATH[,KEY=VALUE...]], one of " + known_drafters() +
+                  "; eagle2 and eagle3 take rope=own|target and embeddings=own|target, eagle3 also "
+                  "layers=1/12/21 (that the features enter) and recycle=raw|normed");
     command.add_option("--head-weights,--artefact", config.artefacts,
                        "HEAD=PATH, weights file of a head (repeatable, one per head)");
     command.add_option(

@@ -21,6 +21,8 @@ void add_threads_option(CLI::App& command, int& threads);
 /// Exceptions: --verify if one of `heads` redistributes draft probabilities (+rdk), --seed with simulated
 /// acceptance.
 Status check_sampling_used(const RunConfig& config, std::span<const std::string> heads);
+/// Joins the pieces that CLI11 split at commas, and splits them into drafters.
+void join_drafters(std::vector<std::string>& pieces);
 /// Throws ValidationError for --head, --shadow and --head-weights if none of the drafters has an LM head.
 void check_heads_used(const CLI::App& command, const std::vector<std::string>& drafters);
 /// Adds --prompt, --prompts, --limit and --balanced.

@@ -246,7 +246,7 @@ void add_fit(CLI::App& program, Action& action) {
                      "concatenated)")
         ->allow_extra_args(false);
     add_shown(*command, "--drafter,--drafters", config.drafter,
-              "NAME[:PATH], the drafter whose hidden states the head reads");
+              "NAME[:PATH[,KEY=VALUE...]], the drafter whose hidden states the head reads");
     command->add_option("--out", config.out, "file to write")->required();
     command->add_option("--model", config.model,
                         "target: only its embedding, LM head and tokenizer are read");

@@ -147,7 +147,8 @@ void add_profile_machine(CLI::App& program, Action& action) {
     command->add_option("--model", run.model,
                         "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
     command
-        ->add_option("--drafters,--drafter", config.drafters, "NAME[:PATH], a list (default: eagle3,ngram)")
+        ->add_option("--drafters,--drafter", config.drafters,
+                     "NAME[:PATH[,KEY=VALUE...]], a list (default: eagle3,ngram)")
         ->delimiter(',');
     command->add_option("--heads,--head", config.heads, "ids of heads, a list (default: all with weights)")
         ->delimiter(',');
@@ -174,6 +175,7 @@ void add_profile_machine(CLI::App& program, Action& action) {
     add_shown(*command, "--batch", options->batch, "sequences of a predicted step")->needs(predict);
     add_output_options(*command, options->output);
     command->callback([options, command, &action] {
+        join_drafters(options->config.drafters);
         check_heads_used(*command, options->config.drafters);
         action = [options] { return do_profile(*options); };
     });

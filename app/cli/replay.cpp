@@ -368,7 +368,7 @@ void add_replay(CLI::App& program, Action& action) {
         ->required();
     add_spec_list(*command, "--heads,--head", options->heads,
                   "head specs; key=value after a comma continues the previous spec");
-    add_shown(*command, "--drafter,--drafters", config.drafter, "NAME[:PATH]");
+    add_shown(*command, "--drafter,--drafters", config.drafter, "NAME[:PATH[,KEY=VALUE...]]");
     command->add_option("--tree", config.tree,
                         "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
                         "choices:mc_sim_7b_63 | choices:FILE");

@@ -251,7 +251,7 @@ void add_reproduce(CLI::App& program, Action& action) {
     command->add_option("--model", config.model,
                         "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
     command->add_option("--drafter,--drafters", config.drafter,
-                        "NAME[:PATH] (default: the paper's kind of drafter)");
+                        "NAME[:PATH[,KEY=VALUE...]] (default: the paper's kind of drafter)");
     command->add_option("--tree", config.tree, "tree of every method (default: the paper's)");
     command->add_option(
         "--head-weights", config.head_weights,

@@ -219,6 +219,7 @@ void add_sweep(CLI::App& program, Action& action) {
     command->add_option("--limit", options->live.limit, "conversations of the live runs (0 = all)");
     add_output_options(*command, options->output);
     command->callback([options, command, &action] {
+        join_drafters(options->config.drafters);
         check_heads_used(*command, options->config.drafters);
         action = [options] { return do_sweep(*options); };
     });

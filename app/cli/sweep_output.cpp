@@ -95,7 +95,8 @@ void add_sweep_inputs(CLI::App& command, SweepConfig& config) {
                     "recording, a folder that draftscope record or record_decode.py wrote")
         ->required();
     command.add_option("--profile", config.profile, "costs, a file of draftscope profile-machine");
-    command.add_option("--drafters,--drafter", config.drafters, "NAME[:PATH], comma-separated")
+    command
+        .add_option("--drafters,--drafter", config.drafters, "NAME[:PATH[,KEY=VALUE...]], comma-separated")
         ->delimiter(',')
         ->capture_default_str();
     command.add_option("--head-weights,--artefact", config.replay.artefacts,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/draft/drafter.h"
+#include "engine/draft/head_rows.h"
 
 namespace draftscope {
 
@@ -16,6 +17,7 @@ class PathHeads;
 struct LevelLmHead {
     const kernels::Matrix* matrix = nullptr;  ///< [V, d]
     const float* bias = nullptr;              ///< [V] or null
+    std::span<const TokenId> ids = {};        ///< token of each row, ascending; empty = row i is token i
 };
 
 /// The heads of Medusa or Hydra. Head `level` computes the LM head's input from the target's hidden of the
@@ -30,6 +32,7 @@ class DecodingHeads {
     /// LM heads per level; empty = the run's draft head proposes. If present, they replace the run's head.
     virtual std::span<const LevelLmHead> lm_heads() const { return {}; }
     virtual int hidden() const = 0;
+    virtual const Notes& notes() const = 0;
     /// Computes the rows of a level.
     virtual PathHeads& pass() = 0;
 };
@@ -52,8 +55,12 @@ struct ResidualBlock {
 /// The heads of a checkpoint; each is a list of blocks in order.
 struct DecodingHeadWeights {
     std::vector<std::vector<ResidualBlock>> heads;
-    std::vector<kernels::Matrix> lm_heads;  ///< [V, d] per head if the checkpoint has LM heads, else empty
-    std::vector<std::vector<float>> lm_biases;  ///< [V] per head or empty
+    /// [rows, d], one for each head or for all; none = the run's head.
+    std::vector<kernels::Matrix> lm_heads;
+    std::vector<std::vector<float>> lm_biases;  ///< [rows] per LM head or empty
+    bool trims = true;  ///< token_map trims whole LM heads, unless the config says otherwise
+    HeadRows vocab;     ///< tokens of the LM heads' rows
+    Notes notes;
     std::size_t bytes(int head) const;
 };
 /// Views of the LM heads for make_level_lm_heads().
@@ -63,10 +70,13 @@ std::unique_ptr<LmHead> make_level_lm_heads(std::span<const LevelLmHead> heads, 
 
 enum class DecodingHeadKind { medusa, hydra };
 
-/// Reads a published checkpoint. Medusa: `{i}.{block}.linear.weight` and `{i}.{blocks}.weight`. Hydra:
+/// Reads a published checkpoint. Medusa: `{i}.{block}.linear.weight` and `{i}.{blocks}.weight`,
+/// TensorRT-LLM's
+/// `{i}.medusa_layers.{block}.linear.weight` and `{i}.lm_head.weight`, or vLLM's
+/// `blocks.{i}.layers.{block}.weight`, `lm_heads.{i}.weight` and `token_map`. Hydra:
 /// `hydra_mlp.{i}.{block}...` and `hydra_lm_head.{i}...`, or Medusa's names with Hydra's widths (drafters
-/// trained with this project). The file defines the number of heads and blocks. An LM head is kept even if it
-/// equals the target's.
+/// trained with this project). Any prefix is taken. The file defines the number of heads and blocks. An LM
+/// head is kept even if it equals the target's.
 Result<DecodingHeadWeights> load_decoding_heads(DecodingHeadKind kind, const std::string& drafter_source,
                                                 const Target& target, kernels::Exec& exec);
 

@@ -123,6 +123,8 @@ class Drafter {
     virtual std::size_t feature_weight_bytes() const { return 0; }
     /// Maximum draft levels of a drafter with one head per level; 0 = unlimited.
     virtual int max_levels() const { return 0; }
+    /// Positions of text that it was trained for; 0 = unknown.
+    virtual int trained_positions() const { return 0; }
     /// What was guessed or odd in the drafter's files.
     const Notes& notes() const { return notes_; }
 
@@ -133,7 +135,7 @@ class Drafter {
 /// static tree is an error.
 Status check_tree(const Drafter& drafter, const TreeSpec& tree);
 
-/// `spec` is "NAME" or "NAME:PATH".
+/// `spec` is "NAME[:PATH[,key=value...]]".
 Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::string& default_path,
                                               const Target& target, kernels::Exec& exec);
 

@@ -18,11 +18,14 @@ namespace draftscope {
 struct DrafterSource {
     std::string path;
     std::map<std::string, std::string, std::less<>> options;
+    /// Returns the value of an option, which must be one of `values`; the first of them if it is absent.
+    Result<std::string> choice(std::string_view option, std::span<const std::string_view> values) const;
 };
-/// Parses trailing ",key=value" options; a key outside `known` is an error.
+/// Parses trailing ",key=value" options. A path that exists is taken whole, also with commas in it. Keys
+/// outside `known` are an error behind a path that exists, and else a part of the path.
 Result<DrafterSource> parse_drafter_source(std::string_view text, std::span<const std::string_view> known);
-/// Returns the path without the options.
-std::string parse_drafter_path(std::string_view text);
+/// Returns the path without the options. `known` matters only for a path that does not exist.
+std::string parse_drafter_path(std::string_view text, std::span<const std::string_view> known = {});
 
 /// An open drafter checkpoint: a folder with config.json and one weights file, or the file itself.
 struct DrafterFiles {
@@ -33,6 +36,10 @@ struct DrafterFiles {
 /// Opens a checkpoint. In a folder, the first existing file of `names` is opened: safetensors or a PyTorch
 /// checkpoint.
 Result<DrafterFiles> open_drafter_files(const std::string& path, std::span<const std::string_view> names);
+
+/// Returns an error if config or tensors are of another published family than those of `wanted`. The message
+/// names the first of them.
+Status check_family(const DrafterFiles& files, std::initializer_list<std::string_view> wanted);
 
 /// Returns an error if the weights exceed the available memory.
 Status check_drafter_memory(const WeightSource& weights, kernels::Precision precision);

@@ -37,6 +37,7 @@ class Eagle2Model final : public EagleModel {
         return checkpoint_.check_all_used();
     }
 
+    const EagleCheckpoint& checkpoint() const override { return checkpoint_; }
     const LayerShape& shape() const override { return checkpoint_.shape; }
     const kernels::RopeTable& rope() const override { return checkpoint_.rope; }
     int feature_width() const override { return checkpoint_.shape.hidden; }
@@ -69,7 +70,7 @@ class Eagle2Model final : public EagleModel {
 };
 
 /// `path`: a folder or file in a published layout (docs/FORMATS.md), or "synthetic:NAME" for that synthetic
-/// target. It may end in ",rope=target".
+/// target. eagle_options() may follow.
 Result<std::unique_ptr<Drafter>> make_eagle2(const std::string& path, const Target& target,
                                              kernels::Exec& exec) {
     DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle2, path, target));
@@ -89,6 +90,7 @@ DrafterInfo describe_eagle2() {
                 "model.safetensors or pytorch_model.bin (SafeAILab, speculators)",
             .has_synthetic = true,
             .eagle = EagleGeneration::eagle2,
+            .options = eagle_options(EagleGeneration::eagle2),
             .make = make_eagle2};
 }
 

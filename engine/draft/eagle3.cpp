@@ -6,6 +6,7 @@
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_layer.h"
+#include "engine/draft/head_rows.h"
 #include "engine/draft/registry.h"
 #include "engine/weights/weight_packing.h"
 
@@ -38,12 +39,14 @@ class Eagle3Model final : public EagleModel {
         DS_TRY(pass_.prepare(exec.backend(), checkpoint_.shape, checkpoint_.rope, layer_, 2 * d));
         const float* last = pass_.keep(final_norm_);
         const bool given_out = checkpoint_.norm_output;
+        const bool head_norm = checkpoint_.head_norm && !given_out;
         pass_.set_joined({pass_.keep(input_norm_), pass_.keep(hidden_norm_), given_out ? last : nullptr,
-                          given_out ? nullptr : last, checkpoint_.norm_before_residual});
+                          head_norm ? last : nullptr, checkpoint_.norm_before_residual});
         if (!feature_norm_.empty()) feature_norm_on_device_ = pass_.keep(feature_norm_);
         return checkpoint_.check_all_used();
     }
 
+    const EagleCheckpoint& checkpoint() const override { return checkpoint_; }
     const LayerShape& shape() const override { return checkpoint_.shape; }
     const kernels::RopeTable& rope() const override { return checkpoint_.rope; }
     std::span<const int> aux_layers() const override { return checkpoint_.aux_layers; }
@@ -57,7 +60,7 @@ class Eagle3Model final : public EagleModel {
     const kernels::Matrix* own_lm_head() const override {
         return own_lm_head_.empty() ? nullptr : &own_lm_head_;
     }
-    std::span<const TokenId> own_lm_head_ids() const override { return head_ids_; }
+    std::span<const TokenId> own_lm_head_ids() const override { return vocab_.ids; }
     kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override { return layer_.bytes(); }
     std::size_t feature_weight_bytes() const override { return fc_.bytes(); }
@@ -156,71 +159,62 @@ class Eagle3Model final : public EagleModel {
         return d_rounded_.as<float>();
     }
 
-    /// Loads lm_head.weight: absent (the target's is used), full, or trimmed with d2t.
+    /// Loads lm_head.weight: absent (the target's is used), full, or trimmed with d2t. Without one, d2t
+    /// selects rows of the target's.
     Status load_head(kernels::Exec& exec, kernels::Precision precision) {
         const WeightSource& source = *checkpoint_.weights;
-        const std::string name = checkpoint_.name("lm_head.weight");
-        const TensorInfo* head = source.find(name);
-        const int d = checkpoint_.shape.hidden;
-        if (head == nullptr) {
-            if (d == target_.config().hidden) return {};
+        const HeadRowMaps maps = {checkpoint_.name("d2t"), checkpoint_.name("t2d"),
+                                  checkpoint_.layout != EagleLayout::gguf, checkpoint_.own_vocab,
+                                  checkpoint_.name("lm_head.weight")};
+        const TensorInfo* head = source.find(maps.head);
+        const int d = checkpoint_.shape.hidden, vocab = target_.config().vocab;
+        if (head == nullptr && d != target_.config().hidden) {
             return bad_input(
                 "{}: the hidden size {} differs from the target's {}, which "
                 "requires an LM head in the checkpoint, but tensor '{}' is missing",
-                source.path(), d, target_.config().hidden, name);
+                source.path(), d, target_.config().hidden, maps.head);
         }
-        const int vocab = target_.config().vocab;
-        const auto rows = static_cast<int>(std::min<std::int64_t>(head->rows(), std::int64_t{vocab} + 1));
-        if (rows > vocab) {
-            return bad_input("{}: {} has {} rows, but the target's vocabulary has {}", source.path(), name,
-                             head->rows(), vocab);
+        if (head == nullptr) return select_target_rows(exec, maps);
+        const int max_rows = std::max(vocab, checkpoint_.own_vocab);
+        if (head->rows() > max_rows) {
+            return bad_input("{}: {} has {} rows, but the target's vocabulary has {}", source.path(),
+                             maps.head, head->rows(), max_rows);
         }
-        const StackedTensor part{name, rows};
+        const StackedTensor part{maps.head, static_cast<int>(head->rows())};
         DS_ASSIGN(own_lm_head_, pack_stacked(exec, precision, source, {&part, 1}, d, "hidden size"));
-        return rows == vocab ? Status() : load_head_ids(rows);
+        if (checkpoint_.draft_vocab > 0 && checkpoint_.draft_vocab != part.rows)
+            add_note(checkpoint_.notes, "{}: {} has {} rows, though draft_vocab_size is {}; the rows count",
+                     source.path(), maps.head, part.rows, checkpoint_.draft_vocab);
+        const TensorInfo* map = source.find(maps.to_target);
+        if (part.rows == vocab && (map == nullptr || map->cols() != vocab)) {
+            if (map != nullptr)
+                add_note(checkpoint_.notes, "{}: {} has a row for each token; {} with {} entries is not used",
+                         source.path(), maps.head, maps.to_target, map->cols());
+            return {};
+        }
+        DS_ASSIGN(vocab_, read_head_rows(source, maps, part.rows, vocab, checkpoint_.notes));
+        own_lm_head_ = select_rows(exec, std::move(own_lm_head_), vocab_);
+        return {};
     }
 
-    /// Loads d2t: per head row the *offset* from the row to its token; in GGUF the token id itself.
-    Status load_head_ids(int rows) {
+    Status select_target_rows(kernels::Exec& exec, const HeadRowMaps& maps) {
         const WeightSource& source = *checkpoint_.weights;
         const int vocab = target_.config().vocab;
-        DS_ASSIGN(const auto map, source.read_integers(checkpoint_.name("d2t")));
-        if (static_cast<int>(map.size()) != rows) {
-            return bad_input("{}: d2t has {} entries for {} rows of lm_head.weight", source.path(),
-                             map.size(), rows);
+        if (source.find(maps.to_target) == nullptr && source.find(maps.marks) == nullptr) {
+            if (checkpoint_.draft_vocab > 0 && checkpoint_.draft_vocab < vocab)
+                add_note(
+                    checkpoint_.notes,
+                    "{}: draft_vocab_size is {}, but {} and {} are missing; the target's whole head drafts",
+                    source.path(), checkpoint_.draft_vocab, maps.head, maps.to_target);
+            return {};
         }
-        const bool absolute = checkpoint_.layout == EagleLayout::gguf;
-        for (int i = 0; i < rows; ++i) {
-            const std::int64_t entry = map[i];
-            const bool sane = entry > -vocab && entry < vocab;
-            const std::int64_t id = sane ? entry + (absolute ? 0 : i) : -1;
-            const bool ascending = head_ids_.empty() || id > head_ids_.back();
-            if (id < 0 || id >= vocab || !ascending) {
-                return bad_input("{}: d2t[{}] = {} gives token {}; expected ascending ids below {}",
-                                 source.path(), i, entry, id, vocab);
-            }
-            head_ids_.push_back(static_cast<TokenId>(id));
-        }
-        return check_reverse_map();
-    }
-
-    /// Checks that t2d marks exactly the tokens of d2t; otherwise the checkpoint is inconsistent.
-    Status check_reverse_map() {
-        const WeightSource& source = *checkpoint_.weights;
-        if (source.find("t2d") == nullptr) return {};
-        DS_ASSIGN(const auto marked, source.read_integers("t2d"));
-        std::size_t count = 0;
-        for (const std::int64_t mark : marked) count += mark != 0 ? 1 : 0;
-        bool agree = count == head_ids_.size();
-        for (const TokenId id : head_ids_) {
-            const std::size_t i = id;
-            agree = agree && i < marked.size() && marked[i] != 0;
-        }
-        if (agree) return {};
-        return bad_input(
-            "{}: t2d marks {} tokens, but d2t maps to a "
-            "different set of {}; the checkpoint is inconsistent",
-            source.path(), count, head_ids_.size());
+        DS_ASSIGN(vocab_, read_head_rows(source, maps, std::nullopt, vocab, checkpoint_.notes));
+        if (vocab_.ids.empty()) return {};
+        add_note(checkpoint_.notes, "{}: {} is missing; the target's rows of the {} tokens of {} draft",
+                 source.path(), maps.head, vocab_.ids.size(),
+                 source.find(maps.to_target) != nullptr ? maps.to_target : maps.marks);
+        own_lm_head_ = target_.lm_head().gather_rows(exec, vocab_.ids);
+        return {};
     }
 
     EagleCheckpoint checkpoint_;
@@ -232,14 +226,14 @@ class Eagle3Model final : public EagleModel {
     DecoderLayer layer_;
     std::vector<float> hidden_norm_, input_norm_, final_norm_;
     kernels::Matrix own_lm_head_;
-    std::vector<TokenId> head_ids_;  ///< target id per row of a trimmed LM head
+    HeadRows vocab_;  ///< of a trimmed LM head
     const float* feature_norm_on_device_ = nullptr;
     kernels::DeviceBuffer d_rounded_, d_zeros_;  ///< of round_features()
     std::vector<float> feature_norm_;            ///< over the concatenated features; empty = none
 };
 
 /// `path`: a folder or file in a published layout (docs/FORMATS.md), or "synthetic:NAME" for that synthetic
-/// target. It may end in ",rope=target".
+/// target. eagle_options() may follow.
 Result<std::unique_ptr<Drafter>> make_eagle3(const std::string& path, const Target& target,
                                              kernels::Exec& exec) {
     DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle3, path, target));
@@ -259,6 +253,7 @@ DrafterInfo describe_eagle3() {
                 "SpecForge or speculators publish it, or a GGUF file",
             .has_synthetic = true,
             .eagle = EagleGeneration::eagle3,
+            .options = eagle_options(EagleGeneration::eagle3),
             .make = make_eagle3};
 }
 

@@ -1,9 +1,15 @@
 #include "engine/draft/eagle_checkpoint.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdlib>
 #include <utility>
 
 #include "engine/draft/drafter_files.h"
+#include "engine/draft/head_rows.h"
 #include "engine/draft/synthetic_drafter.h"
 #include "engine/weights/weight_packing.h"
 
@@ -11,10 +17,17 @@ namespace draftscope {
 namespace {
 
 constexpr std::string_view layer_tensors = "layers.0.";
-constexpr std::array<std::string_view, 4> layer_prefixes = {"midlayer.", "layers.0.", "model.layers.0.",
-                                                            "transformer."};
 constexpr std::array<std::string_view, 2> weight_files = {"model.safetensors", "pytorch_model.bin"};
-constexpr std::array<std::string_view, 1> known_options = {"rope"};
+constexpr std::array<std::string_view, 4> known_options = {"rope", "embeddings", "layers", "recycle"};
+/// A tensor of every layer.
+constexpr std::string_view query = "self_attn.q_proj.weight";
+
+/// Other writers' names: official, theirs.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> other_names = {{
+    {"fc.weight", "fusion_fc.weight"},
+    {"fc.bias", "fusion_fc.bias"},
+    {"d2t", "draft_id_to_target_id"},
+}};
 
 /// Official tensor names, outside and inside the layer, with llama.cpp's names.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 16> gguf_names = {{
@@ -36,20 +49,29 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 16> gguf_nam
     {"layers.0.mlp.down_proj.weight", "blk.0.ffn_down.weight"},
 }};
 
+bool is_part(std::string_view name, std::string_view tensor) {
+    return name == tensor || (name.ends_with(tensor) && name[name.size() - tensor.size() - 1] == '.');
+}
+
 /// Returns whether a tensor may be ignored: maps that follow from others, rotary angles, copies of the
 /// target's tensors.
 bool may_ignore(std::string_view name, EagleGeneration generation) {
-    if (name.ends_with("rotary_emb.inv_freq") || name.starts_with("verifier_")) return true;
-    if (name == "t2d" || name == "d2t") return true;
-    return generation == EagleGeneration::eagle2 && name == "lm_head.weight";
+    if (name.ends_with("rotary_emb.inv_freq") || name.find("verifier_") != std::string_view::npos)
+        return true;
+    if (is_part(name, "t2d") || is_part(name, "d2t")) return true;
+    return generation == EagleGeneration::eagle2 && is_part(name, "lm_head.weight");
 }
 
-void find_layer(EagleCheckpoint& checkpoint) {
-    for (const std::string_view prefix : layer_prefixes) {
-        if (checkpoint.weights->find(std::string(prefix) + "self_attn.q_proj.weight") == nullptr) continue;
-        checkpoint.layer_prefix = prefix;
-        return;
-    }
+/// Finds the only decoder layer, whatever its prefix.
+Status find_layer(EagleCheckpoint& checkpoint) {
+    std::vector<std::string> found;
+    for (const std::string& name : checkpoint.weights->names())
+        if (is_part(name, query)) found.push_back(name.substr(0, name.size() - query.size()));
+    if (found.size() > 1)
+        return bad_input("{}: has {} decoder layers ('{}', '{}'...); EAGLE checkpoints have one",
+                         checkpoint.weights->path(), found.size(), found[0], found[1]);
+    if (!found.empty()) checkpoint.layer_prefix = found.front();
+    return {};
 }
 
 Status check_generation(EagleCheckpoint& checkpoint, EagleGeneration generation) {
@@ -75,34 +97,32 @@ void infer_head_dim(EagleCheckpoint& checkpoint, const std::optional<JsonFile>& 
 Status open_files(const std::string& path, EagleGeneration generation, const Target& target,
                   EagleCheckpoint& out) {
     const ModelConfig& config = target.config();
-    out.aux_layers = {2, config.layers / 2, config.layers - 3};
     if (is_synthetic_drafter(path)) return make_synthetic_eagle(generation, path, target, out);
     if (path.ends_with(".gguf")) {
         DS_ASSIGN(GgufFile file, GgufFile::open(path));
         return read_eagle_gguf(std::move(file), config, out);
     }
     DS_ASSIGN(DrafterFiles files, open_drafter_files(path, weight_files));
+    DS_TRY(check_family(files, {"EAGLE"}));
     if (!files.config)
         return bad_input("{}: config.json with the drafter's dimensions is missing in the same folder",
                          files.weights_path);
     DS_TRY(read_eagle_config(*files.config, config, out));
     out.weights = std::move(files.weights);
-    find_layer(out);
+    DS_TRY(find_layer(out));
     infer_head_dim(out, files.config);
     return {};
 }
 
 Status make_rope(const DrafterSource& drafter_source, const Target& target, EagleCheckpoint& out) {
-    const auto option = drafter_source.options.find("rope");
-    const std::string kind = option == drafter_source.options.end() ? "own" : option->second;
+    constexpr std::array<std::string_view, 2> kinds = {"own", "target"};
+    DS_ASSIGN(const std::string kind, drafter_source.choice("rope", kinds));
     const int context = target.config().context;
     if (kind == "own") {
         out.rope = kernels::make_rope_table(out.shape.head_dim, out.rope_theta, context, out.rope_divisors,
                                             out.rope_scale);
         return {};
     }
-    if (kind != "target")
-        return bad_input("drafter option rope={} is unknown; use rope=own or rope=target", kind);
     if (target.config().head_dim != out.shape.head_dim) {
         return bad_input(
             "drafter option rope=target: the target's "
@@ -113,15 +133,98 @@ Status make_rope(const DrafterSource& drafter_source, const Target& target, Eagl
     return {};
 }
 
-/// The default aux layers require a minimum depth of the target.
-Status check_eagle3(const EagleCheckpoint& checkpoint, const ModelConfig& target) {
-    for (const int id : checkpoint.aux_layers) {
-        if (id >= 0 && id < target.layers) continue;
-        return bad_input(
-            "{}: EAGLE-3 reads the inputs of layers 2, L/2 and L - 3 of the "
-            "target, which has only {} layers; set eagle_aux_hidden_state_layer_ids",
-            checkpoint.weights->path(), target.layers);
+/// Reads layers=1/12/21.
+Status read_layers(const std::string& text, EagleCheckpoint& out) {
+    out.aux_layers.clear();
+    for (std::size_t first = 0; first <= text.size();) {
+        const std::size_t end = std::min(text.find('/', first), text.size());
+        int layer = -1;
+        const auto [stop, error] = std::from_chars(text.data() + first, text.data() + end, layer);
+        if (error != std::errc() || stop != text.data() + end || layer < 0 || layer > max_layers)
+            return bad_input("drafter option layers={}: expected layer numbers as in layers=1/12/21", text);
+        out.aux_layers.push_back(layer);
+        first = end + 1;
     }
+    out.aux_field = "drafter option layers";
+    out.aux_offset = 0;
+    return {};
+}
+
+/// Chooses EAGLE-3's default if no field names the feature layers, and checks them.
+Status check_layers(EagleCheckpoint& out, const ModelConfig& target) {
+    const std::string& path = out.weights->path();
+    const bool named = !out.aux_field.empty();
+    if (!named) {
+        out.aux_layers = {2, target.layers / 2, target.layers - 3};
+        if (target.layers < 3)
+            return bad_input(
+                "{}: EAGLE-3 reads the inputs of layers 2, L/2 and L - 3 of the target, which has only {} "
+                "layers; set eagle_aux_hidden_state_layer_ids, or give layers=",
+                path, target.layers);
+        if (!is_synthetic_drafter(path))
+            add_note(out.notes,
+                     "{}: names no feature layers; EAGLE-3's default is assumed, the inputs of layers {}; "
+                     "layers={} names others",
+                     path, fmt::join(out.aux_layers, ", "), fmt::join(out.aux_layers, "/"));
+    }
+    for (const int layer : out.aux_layers)
+        if (layer > target.layers)
+            return bad_input("{} contains {}, but the target has layers 0..{}", out.aux_field,
+                             layer - out.aux_offset, target.layers - out.aux_offset);
+    std::vector<int> sorted = out.aux_layers;
+    std::sort(sorted.begin(), sorted.end());
+    if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end())
+        add_note(out.notes, "{}: the feature layers {} name layer {} more than once",
+                 named ? out.aux_field : path, fmt::join(out.aux_layers, ", "), *twice);
+    const TensorInfo* fc = out.weights->find(out.name("fc.weight"));
+    const std::int64_t width = out.target_hidden;
+    if (fc == nullptr || fc->cols() == static_cast<std::int64_t>(out.aux_layers.size()) * width ||
+        fc->cols() % width != 0)
+        return {};
+    return bad_input(
+        "{}: tensor '{}' reads {} features of {} values, but {} layers are {}; give layers=", path, fc->name,
+        fc->cols() / width, width, out.aux_layers.size(), named ? "named" : "the default");
+}
+
+/// Checks that an optional part of the checkpoint may be replaced by the target's, or is there.
+Status choose_embeddings(const DrafterSource& drafter_source, const ModelConfig& target,
+                         EagleCheckpoint& out) {
+    constexpr std::array<std::string_view, 2> kinds = {"own", "target"};
+    DS_ASSIGN(const std::string kind, drafter_source.choice("embeddings", kinds));
+    const std::string name = out.name("embed_tokens.weight");
+    const TensorInfo* own = out.weights->find(name);
+    if (own == nullptr || kind == "target") {
+        if (own == nullptr && kind == "own" && drafter_source.options.contains("embeddings"))
+            return bad_input("{}: embeddings=own: tensor '{}' is missing", out.weights->path(), name);
+        if (out.shape.hidden == target.hidden) return {};
+        return bad_input(
+            "{}: the hidden size {} differs from the target's {}, which requires embeddings in the "
+            "checkpoint, but tensor '{}' is {}",
+            out.weights->path(), out.shape.hidden, target.hidden, name,
+            own == nullptr ? "missing" : "not used");
+    }
+    const std::int64_t difference = own->rows() - target.vocab;
+    const std::int64_t rows = std::abs(difference) > max_vocab_difference ? target.vocab : own->rows();
+    DS_ASSIGN(out.embedding, require_tensor(*out.weights, name, {rows, out.shape.hidden},
+                                            "from the target's vocabulary and config.json"));
+    if (difference < 0)
+        add_note(out.notes, "{}: tensor '{}' has {} rows; tokens {} to {} are embedded {}",
+                 out.weights->path(), name, rows, rows, target.vocab - 1,
+                 out.shape.hidden == target.hidden ? "by the target's rows" : "as zeros");
+    return {};
+}
+
+Status apply_options(const DrafterSource& drafter_source, EagleCheckpoint& out) {
+    const auto& options = drafter_source.options;
+    if (const auto layers = options.find("layers"); layers != options.end())
+        DS_TRY(read_layers(layers->second, out));
+    if (!options.contains("recycle")) {
+        if (!out.recycle_note.empty()) out.notes.push_back(out.recycle_note);
+        return {};
+    }
+    constexpr std::array<std::string_view, 2> kinds = {"raw", "normed"};
+    DS_ASSIGN(const std::string kind, drafter_source.choice("recycle", kinds));
+    out.norm_output = kind == "normed";
     return {};
 }
 
@@ -133,6 +236,10 @@ Status check_eagle2(const EagleCheckpoint& checkpoint, const ModelConfig& target
 
 }  // namespace
 
+std::span<const std::string_view> eagle_options(EagleGeneration generation) {
+    return std::span(known_options).first(generation == EagleGeneration::eagle2 ? 2 : 4);
+}
+
 std::string EagleCheckpoint::name(std::string_view official) {
     std::string out(official);
     if (layout == EagleLayout::gguf) {
@@ -141,12 +248,28 @@ std::string EagleCheckpoint::name(std::string_view official) {
         }
     } else if (official.starts_with(layer_tensors)) {
         out = layer_prefix + std::string(official.substr(layer_tensors.size()));
-    } else if (official.starts_with("fc.") && weights->find("fc.weight") == nullptr &&
-               weights->find("fusion_fc.weight") != nullptr) {
-        out = "fusion_" + out;
+    } else {
+        out = outer_name(official);
     }
     used.insert(out);
     return out;
+}
+
+/// Returns the name of a tensor outside of the layer: as it is, or the only one that ends in it.
+std::string EagleCheckpoint::outer_name(std::string_view official) const {
+    std::string_view other;
+    for (const auto& [ours, theirs] : other_names)
+        if (ours == official) other = theirs;
+    for (const std::string_view wanted : {official, other}) {
+        if (wanted.empty() || weights->find(wanted) != nullptr)
+            return std::string(wanted.empty() ? official : wanted);
+        std::vector<std::string> found = weights->names();
+        std::erase_if(found, [&](const std::string& name) {
+            return name.starts_with(layer_prefix) || !is_part(name, wanted);
+        });
+        if (found.size() == 1) return found.front();
+    }
+    return std::string(official);
 }
 
 bool EagleCheckpoint::has(std::string_view official) {
@@ -154,9 +277,6 @@ bool EagleCheckpoint::has(std::string_view official) {
 }
 
 Status EagleCheckpoint::check_all_used() const {
-    const EagleGeneration generation = used.count("norm.weight") + used.count("output_norm.weight") > 0
-                                           ? EagleGeneration::eagle3
-                                           : EagleGeneration::eagle2;
     for (const std::string& tensor : weights->names()) {
         if (used.count(tensor) != 0 || may_ignore(tensor, generation)) continue;
         return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version",
@@ -168,22 +288,15 @@ Status EagleCheckpoint::check_all_used() const {
 
 Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const std::string& text,
                                               const Target& target) {
-    DS_ASSIGN(const DrafterSource drafter_source, parse_drafter_source(text, known_options));
+    DS_ASSIGN(const DrafterSource drafter_source, parse_drafter_source(text, eagle_options(generation)));
     EagleCheckpoint out;
+    out.generation = generation;
     DS_TRY(open_files(drafter_source.path, generation, target, out));
     DS_TRY(check_generation(out, generation));
+    DS_TRY(apply_options(drafter_source, out));
     DS_TRY(generation == EagleGeneration::eagle2 ? check_eagle2(out, target.config())
-                                                 : check_eagle3(out, target.config()));
-    if (out.has("embed_tokens.weight")) {
-        DS_ASSIGN(out.embedding, require_tensor(*out.weights, out.name("embed_tokens.weight"),
-                                                {target.config().vocab, out.shape.hidden},
-                                                "from the target's vocabulary and config.json"));
-    } else if (out.shape.hidden != out.target_hidden) {
-        return bad_input(
-            "{}: the hidden size {} differs from the target's {}, which "
-            "requires embeddings in the checkpoint, but tensor '{}' is missing",
-            out.weights->path(), out.shape.hidden, out.target_hidden, out.name("embed_tokens.weight"));
-    }
+                                                 : check_layers(out, target.config()));
+    DS_TRY(choose_embeddings(drafter_source, target.config(), out));
     DS_TRY(make_rope(drafter_source, target, out));
     DS_TRY(check_drafter_memory(*out.weights, target.precision()));
     return out;
@@ -231,7 +344,13 @@ void embed_for_eagle(const EagleCheckpoint& checkpoint, const Target& target, st
                      Rows<float> out) {
     if (checkpoint.embedding == nullptr) return target.embed(tokens, out);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-        checkpoint.weights->read_row(*checkpoint.embedding, tokens[i], out.row_data(static_cast<int>(i)));
+        Rows<float> row(out.row_data(static_cast<int>(i)), 1, out.cols);
+        if (tokens[i] < checkpoint.embedding->rows())
+            checkpoint.weights->read_row(*checkpoint.embedding, tokens[i], row.data);
+        else if (out.cols == target.config().hidden)
+            target.embed(tokens.subspan(i, 1), row);
+        else
+            std::fill_n(row.data, out.cols, 0.0f);
     }
 }
 

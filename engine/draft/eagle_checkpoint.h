@@ -3,10 +3,12 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/notes.h"
 #include "base/result.h"
 #include "engine/formats/gguf.h"
 #include "engine/formats/json_file.h"
@@ -31,26 +33,35 @@ enum class EagleLayout {
 /// An open EAGLE checkpoint.
 struct EagleCheckpoint {
     EagleLayout layout = EagleLayout::official;
+    EagleGeneration generation = EagleGeneration::eagle3;
     std::string verifier;   ///< the target named in the checkpoint; "" if none
     LayerShape shape;       ///< hidden = the drafter's hidden size d
     int target_hidden = 0;  ///< width of one target feature
     float rope_theta = 10000.0f;
     std::vector<float> rope_divisors;  ///< head_dim / 2; empty = none
     float rope_scale = 1;              ///< of cos and sin
-    Notes notes;                       ///< what was guessed or odd
-    std::vector<int> aux_layers;       ///< EAGLE-3: indices of the layers whose input is captured, ascending
+    /// EAGLE-3: layers whose input is captured; the number of layers is the output of the last one.
+    std::vector<int> aux_layers;
+    std::string aux_field;      ///< "FILE: FIELD" that names them; "" if none does
+    int aux_offset = 0;         ///< of the layer less the field's number
+    int own_vocab = 0;          ///< tokens that the drafter knows; 0 = not said
+    int draft_vocab = 0;        ///< rows of its LM head by the config; 0 = not said
+    int trained_positions = 0;  ///< 0 = not said
     // EAGLE-3 variants.
     bool norm_before_residual = false;  ///< the residual is taken after the hidden norm
     bool norm_before_fc = false;        ///< one norm over all fused features before fc
     bool fc_norm = false;               ///< one norm per feature before fc
     bool norm_output = false;           ///< the next level's hidden is the normed output
+    bool head_norm = true;              ///< the LM head reads the normed output
+    std::string recycle_note;           ///< on norm_output, unless an option sets it
     std::optional<bool> fc_bias;        ///< the config's value; published configs often omit it
     std::unique_ptr<WeightSource> weights;
     const TensorInfo* embedding = nullptr;  ///< the checkpoint's token embeddings; null = the target's
-    kernels::RopeTable rope;                ///< covers the target's context length
+    Notes notes;
+    kernels::RopeTable rope;  ///< covers the target's context length
 
     /// Returns the file's name of a tensor that official checkpoints call `name`, and marks it as used.
-    /// "layers.0." means the layer in both generations.
+    /// "layers.0." means the layer in both generations. Any prefix is taken.
     std::string name(std::string_view official);
     /// Returns whether the file has this tensor, and marks its name as used.
     bool has(std::string_view official);
@@ -58,12 +69,15 @@ struct EagleCheckpoint {
     /// variant.
     Status check_all_used() const;
 
+    std::string outer_name(std::string_view official) const;
     std::string layer_prefix = "layers.0.";  ///< of this file
     std::set<std::string, std::less<>> used;
 };
 
-/// Opens a checkpoint given as "PATH" or "PATH,rope=target" and checks it against the target. The option
-/// takes the target's rotation instead of the checkpoint's.
+/// Returns the keys that may follow a path. rope and embeddings are the checkpoint's (own) or the target's.
+/// EAGLE-3 also has layers=1/12/21, and recycle=raw|normed, the state that the next level gets.
+std::span<const std::string_view> eagle_options(EagleGeneration generation);
+/// Opens a checkpoint given as "PATH" with options, and checks it against the target.
 Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const std::string& drafter_source,
                                               const Target& target);
 

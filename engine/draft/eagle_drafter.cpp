@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/numel.h"
+#include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_layer.h"
 #include "engine/draft/eagle_rows.h"
 #include "engine/draft/eagle_state.h"
@@ -20,9 +21,12 @@ constexpr int max_extend_rows = 128;
 class EagleDrafter final : public Drafter {
   public:
     EagleDrafter(std::unique_ptr<EagleModel> model, std::string_view name)
-        : model_(std::move(model)), name_(name), rows_(*model_), growth_(rows_) {}
+        : model_(std::move(model)), name_(name), rows_(*model_), growth_(rows_) {
+        notes_ = model_->checkpoint().notes;
+    }
 
     bool uses_head() const override { return true; }
+    int trained_positions() const override { return model_->checkpoint().trained_positions; }
     bool needs_hidden() const override { return model_->aux_layers().empty(); }
     std::span<const int> aux_layers() const override { return model_->aux_layers(); }
     std::unique_ptr<DrafterState> make_state(int slots) const override {

@@ -10,12 +10,14 @@
 namespace draftscope {
 
 class EagleLayer;
+struct EagleCheckpoint;
 
 /// The model of one EAGLE generation: how target features enter, and the layer. A drafter row pairs the
 /// hidden of a token with the embedding of the *next* token; d is the drafter's hidden size.
 class EagleModel {
   public:
     virtual ~EagleModel() = default;
+    virtual const EagleCheckpoint& checkpoint() const = 0;
     virtual const LayerShape& shape() const = 0;
     virtual const kernels::RopeTable& rope() const = 0;
     virtual std::span<const int> aux_layers() const { return {}; }

@@ -57,21 +57,21 @@ Status read_shape(const GgufFile& file, EagleCheckpoint& out) {
 }
 
 /// Older conversions call the key extract_layers; both count the layer that the residual stream enters.
-Status read_layers(const GgufFile& file, const ModelConfig& target, EagleCheckpoint& out) {
+Status read_layers(const GgufFile& file, EagleCheckpoint& out) {
     for (const char* key : {"eagle3.target_layers", "eagle3.extract_layers"}) {
         DS_ASSIGN(const auto layers, file.integers(key));
         if (!layers) continue;
         out.aux_layers.clear();
         for (const std::int64_t layer : *layers) {
-            if (layer < 0 || layer >= target.layers) {
-                return bad_input("{}: metadata '{}' contains {}, but the target has layers 0..{}",
-                                 file.path(), key, layer, target.layers - 1);
-            }
+            if (layer < 0 || layer > max_layers)
+                return bad_input("{}: metadata '{}' contains {}, expected layer numbers from 0", file.path(),
+                                 key, layer);
             out.aux_layers.push_back(static_cast<int>(layer));
         }
+        if (!out.aux_layers.empty()) out.aux_field = fmt::format("{}: metadata '{}'", file.path(), key);
         return {};
     }
-    return bad_input("{}: metadata 'eagle3.target_layers' is missing", file.path());
+    return {};
 }
 
 Status read_rope(const GgufFile& file, const ModelConfig& target, EagleCheckpoint& out) {
@@ -101,7 +101,7 @@ Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint
     out.layout = EagleLayout::gguf;
     DS_ASSIGN(const auto architecture, file.text("general.architecture"));
     if (architecture.value_or("") != "eagle3") {
-        return bad_input("{}: architecture '{}' is not a drafter; llama.cpp's EAGLE-3 files have 'eagle3'",
+        return bad_input("{}: architecture '{}' is not EAGLE-3; llama.cpp's EAGLE-3 files have 'eagle3'",
                          file.path(), printable(architecture.value_or("(none)")));
     }
     DS_TRY(check_metadata(file, out.notes));
@@ -112,7 +112,9 @@ Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint
             "for another target",
             file.path(), out.target_hidden, target.hidden);
     }
-    DS_TRY(read_layers(file, target, out));
+    DS_TRY(read_layers(file, out));
+    DS_ASSIGN(const auto context, extent(file, "context_length"));
+    out.trained_positions = context.value_or(0);
     DS_TRY(read_rope(file, target, out));
     DS_ASSIGN(const auto residual, file.boolean("eagle3.norm_before_residual"));
     out.norm_before_residual = residual.value_or(false);

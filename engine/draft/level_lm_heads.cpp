@@ -14,7 +14,9 @@ class LevelLmHeads final : public LinearLmHead {
 
     HeadProduct product(int level) const override {
         const LevelLmHead& head = heads_[std::min(static_cast<std::size_t>(level), heads_.size() - 1)];
-        HeadProduct own{nullptr, head.matrix, tokens_, {}};
+        HeadProduct own{nullptr, head.matrix, tokens_, head.ids};
+        if (!head.ids.empty())
+            own.support = static_cast<int>(std::ranges::lower_bound(head.ids, tokens_) - head.ids.begin());
         if (head.bias != nullptr) own.bias = {head.bias, static_cast<std::size_t>(head.matrix->n())};
         return own;
     }
@@ -29,7 +31,9 @@ class LevelLmHeads final : public LinearLmHead {
 std::unique_ptr<LmHead> make_level_lm_heads(std::span<const LevelLmHead> heads, const Target& target) {
     const Tokenizer* tokenizer = target.tokenizer();
     const int tokens = tokenizer == nullptr ? target.config().vocab : tokenizer->size();
-    return std::make_unique<LevelLmHeads>(heads, std::min(tokens, heads.front().matrix->n()));
+    const bool trimmed = !heads.front().ids.empty();
+    return std::make_unique<LevelLmHeads>(heads,
+                                          trimmed ? tokens : std::min(tokens, heads.front().matrix->n()));
 }
 
 }  // namespace draftscope

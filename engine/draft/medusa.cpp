@@ -19,6 +19,7 @@ class MedusaHeads final : public DecodingHeads {
     int hidden() const override { return hidden_; }
     std::size_t weight_bytes(int level) const override { return weights_.bytes(level); }
     std::span<const LevelLmHead> lm_heads() const override { return lm_heads_; }
+    const Notes& notes() const override { return weights_.notes; }
     PathHeads& pass() override { return pass_; }
 
   private:

@@ -1,5 +1,7 @@
 #include "engine/draft/registry.h"
 
+#include <algorithm>
+
 namespace draftscope {
 
 // One line per drafter. describe_NAME() is defined in the drafter's file.
@@ -32,6 +34,24 @@ std::string_view drafter_id(std::string_view spec) {
     return spec.substr(0, spec.find(':'));
 }
 
+std::vector<std::string> split_drafters(std::string_view list) {
+    std::vector<std::string> out;
+    for (std::size_t first = 0; first <= list.size();) {
+        const std::size_t comma = std::min(list.find(',', first), list.size());
+        const std::string_view piece = list.substr(first, comma - first);
+        if (out.empty() || find_drafter(drafter_id(piece)) != nullptr)
+            out.emplace_back(piece);
+        else
+            out.back().append(",").append(piece);
+        first = comma + 1;
+    }
+    return out;
+}
+
+std::string with_default_path(std::string_view text, std::string_view default_path) {
+    return std::string(text.empty() || text.front() == ',' ? default_path : "").append(text);
+}
+
 DrafterInfo drafter_traits(std::string_view spec) {
     const DrafterInfo* info = find_drafter(drafter_id(spec));
     return info == nullptr ? DrafterInfo() : *info;
@@ -56,8 +76,8 @@ Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::
         return bad_input("drafter '{}' is unknown; known drafters: {}", id, known);
     }
     std::string path(colon == std::string_view::npos ? std::string_view() : spec.substr(colon + 1));
-    if (path.empty() && info->needs_weights) path = default_path;
-    if (path.empty() && info->needs_weights) {
+    if (info->needs_weights) path = with_default_path(path, default_path);
+    if (info->needs_weights && (path.empty() || path.front() == ',')) {
         return bad_input("drafter '{}' needs a checkpoint: use {}:FOLDER", id, id);
     }
     return info->make(path, target, exec);

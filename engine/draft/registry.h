@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/draft/drafter.h"
@@ -28,7 +29,9 @@ struct DrafterInfo {
     bool has_synthetic = false;  ///< make() accepts "synthetic:NAME" as path: random weights for that target
     /// Generation of its EAGLE checkpoints, whose backbone `fit --joint` can train; none = another kind.
     std::optional<EagleGeneration> eagle = {};
-    /// `path`: folder or file of the checkpoint; "" or parameters for drafters without weights.
+    /// Keys of the options behind its path, "PATH,key=value".
+    std::span<const std::string_view> options = {};
+    /// `path`: folder or file of the checkpoint with options; "" or parameters for drafters without weights.
     Result<std::unique_ptr<Drafter>> (*make)(const std::string& path, const Target& target,
                                              kernels::Exec& exec) = nullptr;
 };
@@ -38,6 +41,10 @@ const DrafterInfo* find_drafter(std::string_view id);
 
 /// Returns the id of a drafter spec, "NAME" or "NAME:PATH".
 std::string_view drafter_id(std::string_view spec);
+/// Splits "eagle3:PATH,rope=target,ngram". A drafter begins at the name of one; other pieces continue it.
+std::vector<std::string> split_drafters(std::string_view list);
+/// Puts the default path before the options of ",key=value" and in place of "".
+std::string with_default_path(std::string_view text, std::string_view default_path);
 /// Traits of a drafter spec. Those of an unknown drafter, which make_drafter() rejects, are DrafterInfo's
 /// defaults.
 DrafterInfo drafter_traits(std::string_view spec);

@@ -85,12 +85,13 @@ Result<EagleCheckpoint> open_joint_drafter(const std::string& id, const std::str
     if (!generation) return bad_input("--joint: trains only eagle2 and eagle3 drafters, not {}", id);
     DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(*generation, folder, target));
     const std::string& path = checkpoint.weights->path();
-    if (*generation == EagleGeneration::eagle3 && checkpoint.has("lm_head.weight"))
+    if (*generation == EagleGeneration::eagle3 && (checkpoint.has("lm_head.weight") || checkpoint.has("d2t")))
         return bad_input("{}: --joint replaces the head, but this drafter has its own lm_head.weight", path);
     if (checkpoint.rope_scale != 1)
         return bad_input("{}: --joint does not train with YaRN's attention factor", path);
     if (checkpoint.layout == EagleLayout::gguf || checkpoint.norm_before_fc || checkpoint.fc_norm ||
-        checkpoint.norm_output || checkpoint.target_hidden != checkpoint.shape.hidden)
+        checkpoint.norm_output || !checkpoint.head_norm ||
+        checkpoint.target_hidden != checkpoint.shape.hidden)
         return bad_input(
             "{}: --joint trains safetensors checkpoints of the target's hidden size, without the variants "
             "norm_before_fc, fc_norm and norm_output",

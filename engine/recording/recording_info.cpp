@@ -197,7 +197,7 @@ Result<RecordingInfo> read_recording_info(const std::string& path) {
     DS_ASSIGN(info.backend, text_or_empty(file, "backend"));
     DS_ASSIGN(info.isa, text_or_empty(file, "isa"));
     DS_ASSIGN(info.precision, text_or_empty(file, "precision"));
-    DS_ASSIGN(info.aux_layers, integer_list(file, "aux_layers", info.target.layers));
+    DS_ASSIGN(info.aux_layers, integer_list(file, "aux_layers", info.target.layers + 1));
     const Json* rows = file.find("rows");
     if (rows == nullptr || !rows->is_number_integer() || rows->get<double>() < 1 ||
         rows->get<double>() > static_cast<double>(max_rows))

@@ -241,7 +241,7 @@ Status Target::Impl::check(const ForwardRequest& request) const {
         rows += static_cast<int>(sequence.tokens.size());
     }
     for (const int layer : request.aux_layers) {
-        if (layer < 0 || layer >= file.config.layers) {
+        if (layer < 0 || layer > file.config.layers) {
             return failed("target forward: aux layer {} does not exist, the target has {} layers", layer,
                           file.config.layers);
         }

@@ -54,7 +54,8 @@ struct TreesRequest {
 
 struct ForwardRequest {
     std::span<const SequenceTokens> sequences;
-    std::span<const int> aux_layers;  ///< 0-based layers whose input residual stream is stored; empty = none
+    /// 0-based layers whose input residual stream is stored, the number of layers for the last one's output.
+    std::span<const int> aux_layers;
     /// Rows (over all sequences) that need logits; ignored if `all_logits` is set.
     std::span<const int> logit_rows;
     bool all_logits = false;

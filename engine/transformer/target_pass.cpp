@@ -94,13 +94,17 @@ void TargetPass::enqueue_layers(int rows, std::span<const int> aux_layers, bool 
     extra_.push_back(tag);
     decoder_.replay(extra_, [&] {
         const int count = static_cast<int>(layers_.size());
-        for (int layer = 0; layer < count; ++layer) {
+        const auto copy_residual = [&](int layer) {
             for (std::size_t a = 0; a < aux_layers.size(); ++a)
                 if (aux_layers[a] == layer)
                     backend.copy_rows({decoder_.residual(), d, nullptr, rows, d,
                                        aux_.as<float>() + static_cast<std::ptrdiff_t>(a) * d, aux_width});
+        };
+        for (int layer = 0; layer < count; ++layer) {
+            copy_residual(layer);
             decoder_.run(layer, layer + 1 < count ? &layers_[layer + 1].qkv : lm_head_);
         }
+        copy_residual(count);
         kernels::RmsNormOp norm;
         norm.x = decoder_.residual();
         norm.x_stride = norm.y_stride = d;

@@ -127,7 +127,9 @@ std::string shorten_paths(std::string_view text) {
     while (!text.empty()) {
         const std::size_t end = std::min(text.find_first_of(" :=,+"), text.size());
         const std::string_view word = text.substr(0, end);
-        out += word.substr(word.find_last_of('/') + 1);
+        // "layers=1/12/21" is no path.
+        const bool numbers = !word.starts_with('/') && word.find_first_not_of("0123456789/") == word.npos;
+        out += numbers ? word : word.substr(word.find_last_of('/') + 1);
         if (end < text.size()) out += text[end];
         text.remove_prefix(std::min(end + 1, text.size()));
     }

@@ -14,6 +14,7 @@
 #include "base/cpus.h"
 #include "base/did_you_mean.h"
 #include "engine/draft/drafter.h"
+#include "engine/draft/drafter_files.h"
 #include "engine/fit/recording_texts.h"
 #include "engine/formats/model_file.h"
 #include "engine/heads/artefact.h"
@@ -159,7 +160,7 @@ Status load(const FitConfig& config, const JobHooks& hooks, FitData& fit_data, F
     weights =
         with_ends(head_weights(run, *fit_data.drafter, *fit_data.target, info.target), config.eos == "yes");
     DS_TRY(complete_target(model, weights));
-    DS_ASSIGN(weights.drafter_hash, checkpoint_hash(run.drafter_path));
+    DS_ASSIGN(weights.drafter_hash, checkpoint_hash(parse_drafter_path(run.drafter_path)));
     DS_ASSIGN(fit_data.ranking, load_or_count(config, fit_data.recordings));
     if (!config.start.empty()) {
         DS_ASSIGN(fit_data.start, HeadArtefact::open(config.start, config.head));
@@ -311,11 +312,12 @@ Result<fit::FittedHead> fit_with_drafter(const FitConfig& config, const fit::Fit
     joint.options.seed = options.kl.seed;
     joint.options.lambda = fit_recipe(config).has_own_loss() ? config.lambda : 0.0;
     for (const auto& recording : fit_data.recordings) joint.recordings.push_back(recording->folder());
+    const std::string from = parse_drafter_path(fit_data.drafter_path);
     joint.reload = [&]() -> Result<std::unique_ptr<Drafter>> {
-        fs::copy_file(fs::path(fit_data.drafter_path) / "config.json",
-                      fs::path(folder.staged()) / "config.json", error);
+        fs::copy_file(fs::path(from) / "config.json", fs::path(folder.staged()) / "config.json", error);
         if (error) return failed("{}: {}", folder.staged(), error.message());
-        return make_drafter(id + ":" + folder.staged(), "", *fit_data.target, *fit_data.exec);
+        return make_drafter(id + ":" + folder.staged() + fit_data.drafter_path.substr(from.size()), "",
+                            *fit_data.target, *fit_data.exec);
     };
     inputs.joint = &joint;
     DS_ASSIGN(fit::FittedHead fitted, fit::fit_head(inputs, options, hooks));

@@ -34,9 +34,9 @@ Result<std::vector<int>> aux_layers(const std::string& text, int layers) {
         const std::size_t comma = std::min(text.find(',', first), text.size());
         int layer = -1;
         const auto [end, error] = std::from_chars(text.data() + first, text.data() + comma, layer);
-        if (error != std::errc() || end != text.data() + comma || layer < 0 || layer >= layers)
+        if (error != std::errc() || end != text.data() + comma || layer < 0 || layer > layers)
             return bad_input("--aux {}: expected layer numbers of 0 to {}, as in 2,15,27, or none", text,
-                             layers - 1);
+                             layers);
         out.push_back(layer);
         first = comma + 1;
     }

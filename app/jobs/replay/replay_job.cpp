@@ -1,5 +1,7 @@
 #include "app/jobs/replay/replay_job.h"
 
+#include <algorithm>
+
 #include "app/jobs/replay/replay_models.h"
 #include "app/jobs/resolve/artefacts.h"
 #include "base/clock.h"
@@ -44,6 +46,13 @@ Status replay_group(const DrafterGroup& group, const std::vector<ResolvedRun>& r
                     ReplayReport& report) {
     DS_ASSIGN(const DraftModels drafting, load_draft_models(group, runs, models, hooks));
     append_notes(report.notes, drafting.drafter->notes());
+    const int trained = drafting.drafter->trained_positions();
+    const auto beyond =
+        std::ranges::count_if(models.recording->info().prompts,
+                              [&](const RecordedPrompt& one) { return trained > 0 && one.rows() > trained; });
+    if (beyond > 0)
+        add_note(report.notes, "{} prompts reach beyond the context of {} positions that the drafter names",
+                 beyond, trained);
     DS_TRY(check_tree(*drafting.drafter, options.tree));
     std::vector<std::size_t> places = group.heads;
     if (drafting.heads.empty()) {

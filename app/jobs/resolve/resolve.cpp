@@ -68,18 +68,19 @@ Status resolve_drafter(ResolvedRun& run) {
                          fmt::join(known, ", "), did_you_mean(run.drafter_id, known));
     }
     if (!info->needs_weights) return {};
-    if (run.drafter_path.empty() && run.demo_model)
-        run.drafter_path = find_asset("drafters/" + run.drafter_id);
-    if (run.drafter_path.empty() && info->has_synthetic && is_synthetic_model(run.config.model))
-        run.drafter_path = run.config.model;
-    if (run.drafter_path.empty()) {
+    std::string usual;
+    if (run.demo_model) usual = find_asset("drafters/" + run.drafter_id);
+    if (usual.empty() && info->has_synthetic && is_synthetic_model(run.config.model))
+        usual = run.config.model;
+    run.drafter_path = with_default_path(run.drafter_path, usual);
+    if (run.drafter_path.empty() || run.drafter_path.front() == ',') {
         DS_TRY(check_model(run.config.model));
         return bad_input(
             "--drafter {0}: needs a checkpoint for this target; give --drafter {0}:FOLDER, or use --drafter "
             "ngram or none",
             run.drafter_id);
     }
-    const std::string path = parse_drafter_path(run.drafter_path);
+    const std::string path = parse_drafter_path(run.drafter_path, info->options);
     DS_ASSIGN(const std::string found,
               find_checkpoint(fmt::format("--drafter {}:", run.drafter_id), path, run.notes));
     run.drafter_path.replace(0, path.size(), found);

@@ -276,6 +276,23 @@ Status EngineHost::Impl::take_turns(RunDecoder& own, Baseline* baseline, RunCont
     return own.decode(all);
 }
 
+/// Notes the rounds whose text is longer than the drafter was trained for.
+void note_long_rounds(Recorder& recorder, RowId run, int trained, Notes& notes) {
+    if (trained == 0) return;
+    recorder.flush();
+    const auto snapshot = recorder.snapshot();
+    std::int64_t rounds = 0, beyond = 0;
+    for (std::size_t i = 0; i < snapshot->rounds.size(); ++i) {
+        const RoundRow& row = snapshot->rounds[i].row;
+        if (row.run_id != run) continue;
+        ++rounds;
+        beyond += row.context_length > trained ? 1 : 0;
+    }
+    if (beyond > 0)
+        add_note(notes, "{} of {} rounds drafted beyond the context of {} positions that the drafter names",
+                 beyond, rounds, trained);
+}
+
 /// Decodes the run itself with its baseline and completes its report.
 Status EngineHost::Impl::record_run(RunPlan& plan, std::optional<RunPlan>& baseline_plan,
                                     RunContext& context) {
@@ -321,6 +338,7 @@ Status EngineHost::Impl::record_run(RunPlan& plan, std::optional<RunPlan>& basel
         DS_ASSIGN(report.exact, check_fast_run(plan.run, models.target(), models.exec(), plan.conversations,
                                                report.prompts));
     }
+    note_long_rounds(context.recorder, row.id, models.drafter().trained_positions(), report.notes);
     say_notes(report.notes);
     for (const std::string& note : report.notes)
         context.recorder.push(NoteRow{row.id, 0, monotonic_ns(), note});

@@ -7,6 +7,7 @@
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/sweep/saved_sweep.h"
 #include "app/jobs/sweep/search.h"
+#include "engine/draft/registry.h"
 
 namespace draftscope {
 
@@ -18,7 +19,7 @@ Result<std::shared_ptr<const SweepView>> run_window_sweep(const SweepRequest& re
     config.replay.recording = request.recording;
     config.replay.model = request.model;
     config.replay.threads = request.threads;
-    config.drafters = split_specs(request.drafters);
+    config.drafters = split_drafters(request.drafters);
     if (!request.heads.empty()) config.heads = split_specs(request.heads);
     config.batches = {request.batch};
     if (request.search) config.batches = {request.batch, 4 * request.batch, 16 * request.batch};

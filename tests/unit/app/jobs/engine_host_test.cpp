@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "app/jobs/resolve/mistakes.h"
@@ -78,6 +79,34 @@ TEST_F(EngineHostTest, RecordsTheRunItReports) {
     for (std::size_t i = 0; i < snapshot->rounds.size(); ++i)
         EXPECT_EQ(snapshot->rounds[i].nodes.count,
                   static_cast<std::uint32_t>(snapshot->rounds[i].row.tree_nodes));
+}
+
+TEST_F(EngineHostTest, CountsTheRoundsBeyondTheDraftersContext) {
+    RunConfig config = files_.config();
+    EXPECT_EQ(run(config).notes, Notes());
+    const std::string file = files_.file("eagle2/config.json");
+    auto json = nlohmann::json::parse(std::ifstream(file));
+    json["max_position_embeddings"] = 20;
+    std::ofstream(file) << json;
+    config.drafter += ",embeddings=target";  // loads it again
+    const RunReport report = run(config);
+    const auto snapshot = recorder_.snapshot();
+    int rounds = 0, beyond = 0;
+    for (std::size_t i = 0; i < snapshot->rounds.size(); ++i) {
+        const RoundRow& row = snapshot->rounds[i].row;
+        rounds += row.run_id == report.run_id ? 1 : 0;
+        beyond += row.run_id == report.run_id && row.context_length > 20 ? 1 : 0;
+    }
+    ASSERT_GT(beyond, 0);
+    const std::string note =
+        fmt::format("{} of {} rounds drafted beyond the context of 20 positions", beyond, rounds);
+    ASSERT_EQ(report.notes.size(), 1u);
+    EXPECT_EQ(report.notes[0].substr(0, note.size()), note);
+    ASSERT_EQ(snapshot->notes.size(), 1u);
+    EXPECT_EQ(snapshot->notes[0].text, report.notes[0]);
+    EXPECT_EQ(snapshot->notes[0].round_id, 0);
+    // The capture keeps the options with the drafter.
+    EXPECT_NE(snapshot->runs.back().config_json.find("eagle2,embeddings=target"), std::string::npos);
 }
 
 TEST_F(EngineHostTest, RunsShareCaptureAndLoadedModel) {
