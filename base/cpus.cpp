@@ -1,8 +1,11 @@
 #include "base/cpus.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <thread>
+
+#include "base/control_group.h"
 
 #if defined(__linux__)
 #include <pthread.h>
@@ -10,6 +13,15 @@
 #endif
 
 namespace draftscope {
+namespace {
+
+/// Returns the CPUs that the control group allows; unlimited if it has no quota.
+double default_quota() {
+    static const double quota = read_control_group().cpus.value_or(std::numeric_limits<double>::infinity());
+    return quota;
+}
+
+}  // namespace
 
 std::vector<int> usable_cpus() {
 #if defined(__linux__)
@@ -25,6 +37,20 @@ std::vector<int> usable_cpus() {
     std::vector<int> all(std::max(1u, std::thread::hardware_concurrency()));
     std::iota(all.begin(), all.end(), 0);
     return all;
+}
+
+Notes thread_limit_notes() {
+    Notes notes;
+    if (default_quota() < usable_cores())
+        add_note(notes,
+                 "the process's control group allows the time of {:.3g} of its {} CPUs, so the default of "
+                 "--threads is {}",
+                 default_quota(), usable_cores(), default_threads());
+    return notes;
+}
+
+int default_threads() {
+    return std::max(1, static_cast<int>(std::min<double>(default_quota(), usable_cores())));
 }
 
 bool pin_thread(std::thread& thread, int cpu) {

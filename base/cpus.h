@@ -3,6 +3,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/notes.h"
+
 namespace draftscope {
 
 /// Returns the numbers of the CPUs that this process may use (taskset, cgroup cpusets). Ascending, never
@@ -11,6 +13,11 @@ std::vector<int> usable_cpus();
 inline int usable_cores() {
     return static_cast<int>(usable_cpus().size());
 }
+/// Returns the default number of threads: the usable CPUs, at most the control group's quota. The quota is
+/// rounded down to 1 or more.
+int default_threads();
+/// Says that a quota limits default_threads().
+Notes thread_limit_notes();
 /// Pins a thread to one CPU. Returns false if the system does not allow it.
 bool pin_thread(std::thread& thread, int cpu);
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/notes.h"
 #include "base/result.h"
 #include "capture/capture.h"
 #include "capture/record.h"
@@ -80,6 +81,12 @@ class CaptureWriter : public RecordSink {
     Status close();
     WriterStats stats() const;
     const std::string& path() const;
+    /// What is unusual about the place of the file.
+    const Notes& notes() const;
+    /// Returns whether the path still refers to the file that was created, not to another's.
+    bool owns_name() const;
+    /// Deletes the closed file, unless the path refers to another.
+    void remove_file();
 
   private:
     struct Impl;

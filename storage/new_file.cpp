@@ -1,10 +1,15 @@
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <thread>
 
 #include "storage/capture_file.h"
 #include "storage/schema.h"
@@ -17,7 +22,7 @@ namespace {
 bool in_use(const std::string& path) {
     std::string message;
     const Database db = open_database(path, SQLITE_OPEN_READWRITE, &message);
-    if (!db) return false;
+    if (!db || !has_locks(path)) return false;
     sqlite3_busy_timeout(db.get(), 0);
     db.exec("PRAGMA locking_mode = EXCLUSIVE");
     return (db.exec("BEGIN EXCLUSIVE; COMMIT") & 0xff) == SQLITE_BUSY;
@@ -33,13 +38,43 @@ bool has_capture_id(const std::string& path) {
     return id == capture_application_id;
 }
 
+std::filesystem::path folder_of(const std::string& path) {
+    const std::filesystem::path file(path);
+    return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+}
+
 }  // namespace
+
+bool has_locks(const std::string& path) {
+    const std::string name = path + "-locks";
+    const int file = open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file < 0) return true;
+    unlink(name.c_str());
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    const bool has = fcntl(file, F_GETLK, &lock) == 0;
+    close(file);
+    return has;
+}
+
+FolderLock::FolderLock(const std::string& path)
+    : folder_(open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    constexpr int tries = 500;  // a holder needs milliseconds
+    for (int i = 0; folder_ >= 0 && i < tries; ++i) {
+        if (flock(folder_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+}
+
+FolderLock::~FolderLock() {
+    if (folder_ >= 0) close(folder_);
+}
 
 Status prepare_new_capture(const std::string& path, bool overwrite) {
     namespace fs = std::filesystem;
     std::error_code error;
     const fs::path file(path);
-    const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+    const fs::path folder = folder_of(path);
     if (path.empty())
         return bad_input("no file name given for the capture; name one, for example run.dscope");
     if (!fs::is_directory(folder, error))
@@ -61,11 +96,66 @@ Status prepare_new_capture(const std::string& path, bool overwrite) {
             return bad_input("{}: open in another program, perhaps being recorded; choose another name",
                              path);
     }
-    for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
+    for (const char* suffix : file_suffixes) {
         fs::remove(path + suffix, error);
         if (error) return bad_input("{}{}: can't be replaced: {}", path, suffix, error.message());
     }
     return {};
+}
+
+namespace {
+
+/// How a file system lets a capture be written while others read it.
+struct FileAccess {
+    const char* vfs;
+    bool shared;  ///< with a log and shared memory; else one process has the file to itself
+    std::string_view note;
+};
+constexpr FileAccess accesses[] = {
+    {nullptr, true, ""},
+    {nullptr, false,
+     "its file system has no shared memory for locks, so it can be read when the run has ended"},
+    {vfs_without_locks, false,
+     "its file system has no locks, so no other program may open it before the run has ended"},
+};
+
+/// Creates the tables of an empty file and checks that it can be written again. Returns SQLite's code.
+int initialize(const Database& db, bool shared) {
+    // The schema is written before WAL mode is enabled, so that the main file alone identifies itself.
+    int code =
+        shared ? SQLITE_OK : db.exec("PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = TRUNCATE");
+    if (code == SQLITE_OK) code = db.exec("BEGIN IMMEDIATE");
+    if (code == SQLITE_OK) code = create_schema(db);
+    if (code == SQLITE_OK) code = db.exec("COMMIT");
+    if (code == SQLITE_OK && shared && db.text("PRAGMA journal_mode = WAL") != "wal") code = SQLITE_IOERR;
+    // The constraints protect the file from other writers; our values come from enums and flags.
+    if (code == SQLITE_OK)
+        code = db.exec(
+            "PRAGMA synchronous = NORMAL; PRAGMA ignore_check_constraints = ON; BEGIN IMMEDIATE; COMMIT");
+    return code;
+}
+
+}  // namespace
+
+Result<Database> create_capture(const std::string& path, Notes& notes) {
+    std::string message;
+    const bool locks = has_locks(path);
+    for (const FileAccess& access : accesses) {
+        if (!locks && access.vfs == nullptr) continue;
+        Database db = open_database(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &message, access.vfs);
+        if (!db) return bad_input("{}: can't be created: {}; choose another folder", path, message);
+        const int code = initialize(db, access.shared) & 0xff;
+        if (code == SQLITE_OK) {
+            if (!access.note.empty()) add_note(notes, "{}: {}", path, access.note);
+            return db;
+        }
+        message = db.message();
+        db.close();
+        std::error_code ignored;
+        for (const char* suffix : file_suffixes) std::filesystem::remove(path + suffix, ignored);
+        if (code != SQLITE_IOERR && code != SQLITE_PROTOCOL && code != SQLITE_CANTOPEN) break;
+    }
+    return failed("{}: can't be written: {}; free space or choose another folder", path, message);
 }
 
 }  // namespace draftscope::storage

@@ -110,11 +110,21 @@ Result<Database> open_capture(const std::string& path, OpenMode how) {
     if (!db) return bad_input("{}: can't be opened: {}", path, message);
     harden(db);
     const bool readable = db.integer("PRAGMA schema_version").has_value();
-    if (!readable && (sqlite3_errcode(db.get()) & 0xff) == SQLITE_CANTOPEN &&
-        !std::filesystem::exists(path + "-wal", error)) {
+    const int problem = readable ? SQLITE_OK : sqlite3_errcode(db.get()) & 0xff;
+    const auto log_bytes = std::filesystem::file_size(path + "-wal", error);
+    if (problem == SQLITE_CANTOPEN && (error || log_bytes == 0)) {
         db = open_database(immutable_uri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, &message);
         if (!db) return bad_input("{}: can't be opened: {}", path, message);
         harden(db);
+    } else if (problem == SQLITE_CANTOPEN || problem == SQLITE_IOERR ||
+               (problem == SQLITE_BUSY && !has_locks(path))) {
+        // Without a place for shared memory, an exclusive connection keeps the index of the log to itself. No
+        // other process can write in such a place, or the file system has no locks to wait for.
+        db = open_database(path, SQLITE_OPEN_READONLY, &message, vfs_without_locks);
+        if (!db) return bad_input("{}: can't be opened: {}", path, message);
+        harden(db);
+        db.exec("PRAGMA locking_mode = EXCLUSIVE");
+        sqlite3_db_config(db.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     }
     if (!readable && sqlite3_extended_errcode(db.get()) == SQLITE_READONLY_ROLLBACK) {
         DS_TRY(roll_back(path));

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/notes.h"
 #include "base/result.h"
 #include "storage/sql.h"
 
@@ -40,9 +41,31 @@ std::vector<std::string> index_names();
 /// code.
 int create_schema(const Database& db);
 
+/// Ends of the names of a capture and of the files that SQLite keeps with it.
+inline constexpr const char* file_suffixes[] = {"", "-wal", "-shm", "-journal"};
+
+/// Keeps other processes from creating or removing captures in a folder. Held while a name is checked, freed
+/// and taken. Does nothing where folders can't be locked.
+class FolderLock {
+  public:
+    explicit FolderLock(const std::string& path);
+    ~FolderLock();
+    FolderLock(const FolderLock&) = delete;
+    FolderLock& operator=(const FolderLock&) = delete;
+
+  private:
+    int folder_ = -1;
+};
+
+/// Returns whether files next to `path` can be locked. SQLite calls a file that can't be locked busy.
+bool has_locks(const std::string& path);
+
 /// Makes `path` free for a new capture. The path must not exist, unless `overwrite` is set and it is a
 /// capture that no process has open.
 Status prepare_new_capture(const std::string& path, bool overwrite);
+/// Creates an empty capture in the best way that its file system allows, and notes what others miss by it.
+/// The caller holds the folder's lock.
+Result<Database> create_capture(const std::string& path, Notes& notes);
 
 /// Migrates the tables of a file from version `from` to `from + 1`. Runs inside the migration's transaction.
 /// Views need no step, because they are dropped and created again.

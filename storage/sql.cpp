@@ -21,10 +21,10 @@ std::optional<std::string> Database::text(std::string_view sql) const {
     return std::string(statement.text(0));
 }
 
-Database open_database(const std::string& path, int flags, std::string* message) {
+Database open_database(const std::string& path, int flags, std::string* message, const char* vfs) {
     sqlite3* handle = nullptr;
     // A connection is used by one thread at a time. With the mutex, every column read would take two locks.
-    const int code = sqlite3_open_v2(path.c_str(), &handle, flags | SQLITE_OPEN_NOMUTEX, nullptr);
+    const int code = sqlite3_open_v2(path.c_str(), &handle, flags | SQLITE_OPEN_NOMUTEX, vfs);
     Database db(handle);  // SQLite returns a handle that must be closed even if opening fails
     if (code != SQLITE_OK) {
         *message = handle != nullptr ? sqlite3_errmsg(handle) : sqlite3_errstr(code);

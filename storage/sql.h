@@ -143,7 +143,10 @@ class Database {
 };
 
 /// Opens with SQLITE_OPEN_* flags and a busy timeout. On failure, `message` gets the reason.
-Database open_database(const std::string& path, int flags, std::string* message);
+/// `vfs`: SQLite's layer of file access; null = the default.
+Database open_database(const std::string& path, int flags, std::string* message, const char* vfs = nullptr);
+/// A layer without locks, for file systems and media that have none.
+inline constexpr const char* vfs_without_locks = "unix-none";
 /// Quotes `text` as an SQL string or identifier.
 std::string sql_quoted(std::string_view text, char quote);
 

@@ -1,5 +1,6 @@
 #include <pthread.h>
 #include <sched.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -79,6 +80,9 @@ struct CaptureWriter::Impl {
     bool run_closed = false;  ///< after a write error, the end of the run and its losses were written
     bool moved = false;       ///< the path no longer refers to the open file
     std::string rescued;
+    Notes notes;
+    dev_t device = 0;  ///< of the file, with its inode
+    ino_t inode = 0;
     WriterStats stats;
 
     std::thread thread;
@@ -145,7 +149,10 @@ Status CaptureWriter::Impl::status() const {
     if (moved && !rescued.empty())
         return failed("{}: was deleted or replaced while it was recorded; all recorded data were saved as {}",
                       path, rescued);
-    if (moved && stats.error.empty())
+    if (moved && !stats.error.empty())
+        return failed("{}: was deleted or replaced while it was recorded, and saving a copy failed: {}", path,
+                      stats.error);
+    if (moved)
         return failed(
             "{}: was deleted or replaced while it was recorded. The recorded data are still available: save "
             "a copy under another name (Ctrl+S in the window); otherwise they are saved as {} when the run "
@@ -484,20 +491,15 @@ Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(const std::string& 
 
 Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(const std::string& path,
                                                              const WriterOptions& options) {
+    const storage::FolderLock lock(path);
     DS_TRY(storage::prepare_new_capture(path, options.overwrite));
     auto impl = std::make_unique<Impl>();
     impl->path = path;
     impl->options = options;
-    std::string message;
-    impl->db = storage::open_database(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &message);
-    if (!impl->db) return bad_input("{}: can't be created: {}; choose another folder", path, message);
+    DS_ASSIGN(impl->db, storage::create_capture(path, impl->notes));
     const storage::Database& db = impl->db;
-    // The schema is written before WAL mode is enabled, so that the main file alone identifies itself.
-    if (db.exec("BEGIN IMMEDIATE") != SQLITE_OK || storage::create_schema(db) != SQLITE_OK ||
-        db.exec("COMMIT; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; "
-                // The constraints protect the file from other writers; our values come from enums and flags.
-                "PRAGMA ignore_check_constraints = ON") != SQLITE_OK)
-        return failed("{}: can't be written: {}; free space or choose another folder", path, db.message());
+    struct stat info {};
+    if (stat(path.c_str(), &info) == 0) impl->device = info.st_dev, impl->inode = info.st_ino;
     impl->rows = std::make_unique<storage::RowWriter>(db);
     impl->begin_transaction = db.prepare("BEGIN IMMEDIATE");
     impl->commit_all = db.prepare("COMMIT");
@@ -508,6 +510,23 @@ Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(const std::string& 
     Impl* raw = impl.get();
     impl->thread = std::thread([raw] { raw->loop(); });
     return std::unique_ptr<CaptureWriter>(new CaptureWriter(std::move(impl)));
+}
+
+const Notes& CaptureWriter::notes() const {
+    return impl_->notes;
+}
+
+bool CaptureWriter::owns_name() const {
+    struct stat info {};
+    return stat(impl_->path.c_str(), &info) == 0 && info.st_dev == impl_->device &&
+           info.st_ino == impl_->inode;
+}
+
+void CaptureWriter::remove_file() {
+    const storage::FolderLock lock(impl_->path);
+    if (!owns_name()) return;
+    std::error_code ignored;
+    for (const char* suffix : storage::file_suffixes) std::filesystem::remove(impl_->path + suffix, ignored);
 }
 
 CaptureWriter::~CaptureWriter() {

@@ -24,6 +24,9 @@ InterruptWatch::InterruptWatch(DebugGate& gate) {
     interrupts.store(0, std::memory_order_relaxed);
     std::signal(SIGINT, on_interrupt);
     std::signal(SIGTERM, on_interrupt);
+    // A terminal that closes ends a run as kill does; nohup has the program ignore it.
+    hangup_ = std::signal(SIGHUP, on_interrupt) != SIG_IGN;
+    if (!hangup_) std::signal(SIGHUP, SIG_IGN);
     watcher_ = std::thread([this, &gate] {
         while (!done_.load(std::memory_order_relaxed)) {
             if (interrupts.load(std::memory_order_relaxed) > 0) gate.cancel();
@@ -37,6 +40,7 @@ InterruptWatch::~InterruptWatch() {
     watcher_.join();
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
+    if (hangup_) std::signal(SIGHUP, SIG_DFL);
 }
 
 }  // namespace draftscope::cli

@@ -7,7 +7,8 @@
 
 namespace draftscope::cli {
 
-/// Converts Ctrl-C into cancellation: a watcher thread cancels the gate. The third Ctrl-C exits at once.
+/// Converts Ctrl-C, SIGTERM and SIGHUP into cancellation: a watcher thread cancels the gate. The third Ctrl-C
+/// exits at once.
 class InterruptWatch {
   public:
     explicit InterruptWatch(DebugGate& gate);
@@ -17,6 +18,7 @@ class InterruptWatch {
 
   private:
     std::atomic<bool> done_{false};
+    bool hangup_ = false;  ///< SIGHUP was not ignored before
     std::thread watcher_;
 };
 

@@ -18,8 +18,8 @@ Status DecodeStep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
     live_.begin(sequences);
     const std::uint64_t start = ticks_now();
     Status status = draft_and_verify();
+    if (status.ok()) status = accept();
     if (status.ok()) {
-        accept();
         live_.set_accepted(rounds_);
         status = commit();
     }
@@ -93,8 +93,8 @@ bool DecodeStep::is_sampled(std::int64_t step) const {
     return !on_device() || (step - core_.options.warmup_steps) % interval == 1 % interval;
 }
 
-/// Takes over the paths that the backend accepted.
-void DecodeStep::accept() {
+/// Takes over the paths that the backend accepted. Of the target's rows, those of the paths must be numbers.
+Status DecodeStep::accept() {
     read_choices(core_.forward.answers, core_.options.sampling, choices_);
     for (Round& round : rounds_) {
         round.index = static_cast<int>(&round - rounds_.data());
@@ -102,8 +102,14 @@ void DecodeStep::accept() {
         round.choices = std::span(choices_).subspan(round.first_row, round.tree.size());
         core_.rule->accept(round.tree, queries_.tree_logits(round), backend_step_.path(round.index),
                            round.acceptance);
+        for (const int node : round.acceptance.path)
+            if (!round.choices[node].is_number())
+                return not_numbers(
+                    round.sequence->prompt.id,
+                    static_cast<std::int64_t>(round.sequence->tokens.size()) - 1 + round.tree.depths[node]);
         accept_round(round);
     }
+    return {};
 }
 
 void DecodeStep::accept_round(Round& round) {

@@ -33,7 +33,7 @@ class DecodeStep {
     bool is_sampled(std::int64_t step) const;
     Status draft_and_verify();
     Status make_jobs();
-    void accept();
+    Status accept();
     void accept_round(Round& round);
     Status commit();
     void observe();

@@ -104,7 +104,9 @@ Result<std::string> prefill_sequence(DecodeContext& core, Sequence& sequence) {
             const int columns = core.target.config().vocab;
             sample_tokens(core.exec, Rows<const float>(core.forward.logits.data(), 1, columns), core.vocab,
                           core.options.sampling, {&position, 1}, first);
-            if (core.head != nullptr) scope.add_bytes(begin_head(core, sequence));
+            if (!first[0].is_number() || has_nan(std::span(core.forward.logits).first(core.vocab)))
+                status = not_numbers(sequence.prompt.id, sequence.outcome.prompt_tokens - 1);
+            if (status.ok() && core.head != nullptr) scope.add_bytes(begin_head(core, sequence));
         }
         end = ticks_now();
     }

@@ -21,7 +21,11 @@ PathHeadState& path_state_for(const DraftJob& job) {
 class DecodingHeadDrafter final : public Drafter {
   public:
     DecodingHeadDrafter(std::unique_ptr<DecodingHeads> heads, const Target& target, std::string_view name)
-        : heads_(std::move(heads)), target_(target), name_(name), rows_(*heads_, target), growth_(rows_) {
+        : heads_(std::move(heads)),
+          target_(target),
+          name_(name),
+          rows_(*heads_, target),
+          growth_(rows_, name) {
         notes_ = heads_->notes();
         if (!uses_head()) own_lm_head_ = make_level_lm_heads(heads_->lm_heads(), target);
     }

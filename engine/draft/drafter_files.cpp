@@ -119,11 +119,9 @@ Status check_drafter_memory(const WeightSource& weights, kernels::Precision prec
     const auto available = available_memory();
     constexpr double gib = 1024.0 * 1024.0 * 1024.0;
     if (!available || elements * bytes <= static_cast<double>(*available)) return {};
-    return failed(
-        "{}: the drafter needs {:.1f} GiB as {}, but {:.1f} GiB "
-        "of memory are available; choose a smaller --precision",
-        weights.path(), elements * bytes / gib, kernels::to_text(precision),
-        static_cast<double>(*available) / gib);
+    return failed("{}: the drafter needs {:.1f} GiB as {}, but {}; choose a smaller --precision",
+                  weights.path(), elements * bytes / gib, kernels::to_text(precision),
+                  available_text(*available));
 }
 
 }  // namespace draftscope

@@ -21,7 +21,7 @@ constexpr int max_extend_rows = 128;
 class EagleDrafter final : public Drafter {
   public:
     EagleDrafter(std::unique_ptr<EagleModel> model, std::string_view name)
-        : model_(std::move(model)), name_(name), rows_(*model_), growth_(rows_) {
+        : model_(std::move(model)), name_(name), rows_(*model_), growth_(rows_, name) {
         notes_ = model_->checkpoint().notes;
     }
 

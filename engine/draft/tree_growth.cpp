@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -215,7 +216,30 @@ Status TreeGrowth::collect(const TreeStep& step, std::span<DraftJob> jobs) {
              std::span<const std::int32_t>(left_).subspan(enqueued.downloads, enqueued.download_count)});
     }
     num_calls_ = 0;
-    for (DraftJob& job : jobs) DS_TRY(step.read_tree(job.tree_index, job.out));
+    for (DraftJob& job : jobs) {
+        DS_TRY(step.read_tree(job.tree_index, job.out));
+        DS_TRY(check_numbers(job));
+    }
+    return {};
+}
+
+Error TreeGrowth::not_numbers(const DraftJob& job, int level) const {
+    return failed(
+        "{}: the log-probabilities of its drafts are not numbers (sequence {}, position {}, level {}); the "
+        "weights of the drafter or its head contain NaN or overflow: check their files",
+        name_, job.sequence, job.tokens.size() - 1, level);
+}
+
+/// Returns an error if a row of the head had no finite log-probability: if the best of a node's drafts, which
+/// is the first, has none. Sampling finds no drafts in such a row.
+Status TreeGrowth::check_numbers(const DraftJob& job) const {
+    const DraftTree& tree = job.out;
+    if (samples_.active() && tree.size() == 1 && job.tree.nodes > 1) return not_numbers(job, 0);
+    for (int i = 1; i < tree.size(); ++i) {
+        if (std::isfinite(tree.logprobs[i])) continue;
+        const auto same_parent = std::find(tree.parents.begin() + 1, tree.parents.end(), tree.parents[i]);
+        if (same_parent == tree.parents.begin() + i) return not_numbers(job, tree.depths[i] - 1);
+    }
     return {};
 }
 
@@ -337,6 +361,7 @@ Status TreeGrowth::propose(DraftContext& context, int level, int rows) {
         counts_[0] = proposing * topk_;
         counts_[1] = goes_on ? width_at(tree->job->tree, level + 1) : 0;
         if (host) rows_.device().beam(beams_.back());
+        if (samples_.active() && proposing > 0 && counts_[0] == 0) return not_numbers(*tree->job, level);
         tree->proposed += counts_[0];
         tree->first_node = next_node;
         tree->first_row = next_row;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -57,7 +58,8 @@ class LevelRows {
 /// Backend::submit_mutex(), except in check() and collect().
 class TreeGrowth {
   public:
-    explicit TreeGrowth(LevelRows& rows) : rows_(rows) {}
+    /// `name` is the drafter's, for errors.
+    TreeGrowth(LevelRows& rows, std::string_view name) : rows_(rows), name_(name) {}
 
     /// Returns the size of a tree of this shape as rows of a step.
     static TreePlan plan(const TreeSpec& tree);
@@ -101,9 +103,13 @@ class TreeGrowth {
     Status propose(DraftContext& context, int level, int rows);
     kernels::BeamOp extend(const GrowingTree& tree, int level, bool goes_on, int next_first);
 
+    Error not_numbers(const DraftJob& job, int level) const;
+    Status check_numbers(const DraftJob& job) const;
+
     std::int32_t* ancestor_slots(int level) const { return tails_[level % 2].as<std::int32_t>(); }
 
     LevelRows& rows_;
+    std::string_view name_;
     std::vector<GrowingTree*> active_;  ///< trees that the level grows
     // On the CPU:
     std::int32_t counts_[2] = {};            ///< BeamOp::counts

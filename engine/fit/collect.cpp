@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/numel.h"
+#include "engine/verify/verify.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
 
@@ -34,6 +35,8 @@ class CollectingHead final : public LmHead {
         : LmHead({.inputs = options.router_inputs}), weights_(weights), options_(options), out_(out) {}
 
     void follow_text(bool follow) { follow_text_ = follow; }
+    /// Returns false after a row with NaN.
+    bool numbers() const { return numbers_; }
 
     Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
     CallShape shape(int, int) const override { return {}; }
@@ -104,6 +107,7 @@ class CollectingHead final : public LmHead {
     }
 
     void keep(SampleRows& rows, std::span<const float> hidden, const Lane& lane, int row, int level) {
+        numbers_ = numbers_ && !has_nan(hidden);
         rows.hidden.append(hidden);
         rows.level.push_back(static_cast<std::uint8_t>(std::min(level, 255)));
         rows.held_out.push_back(lane.held_out ? 1 : 0);
@@ -118,7 +122,7 @@ class CollectingHead final : public LmHead {
     const HeadWeights& weights_;
     const CollectOptions& options_;
     Samples& out_;
-    bool follow_text_ = true;
+    bool follow_text_ = true, numbers_ = true;
     Dense logits_;
     const float* inputs_ = nullptr;   ///< HeadCall::inputs of the level
     std::vector<const Lane*> lanes_;  ///< of each row
@@ -214,7 +218,9 @@ Status Collector::draft(std::span<DraftJob> jobs, TreeSpec tree, bool follow_tex
     head_.follow_text(follow_text);
     DraftContext context{exec_, phases_, &head_, tree, nullptr};
     for (DraftJob& job : jobs) job.tree = tree;
-    return drafter_.expand(context, jobs);
+    DS_TRY(drafter_.expand(context, jobs));
+    if (head_.numbers()) return {};
+    return failed("the drafter's output is not numbers: its weights contain NaN; check its files");
 }
 
 Status Collector::round(std::span<Lane* const> lanes) {

@@ -1,6 +1,7 @@
 #include "engine/recording/record_decode.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -97,8 +98,10 @@ class DecodeRecorder {
             const Rows<float> out(logits.data(), rows, columns);
             kernels::matmul(exec_, target_.lm_head(), hidden.slice(first, rows), out);
             rank_rows(out);
-            for (int r = 0; r < rows; ++r) append_row(lane, first + r, r);
+            for (int r = 0; r < rows; ++r) DS_TRY(append_row(lane, first + r, r));
         }
+        if (has_nan(std::span(forward_.logits).first(info_.target.tokens)))
+            return not_numbers(lane.input.id, length - 1);
         choose(Rows<const float>(forward_.logits.data(), 1, target_.config().vocab), lane);
         return true;
     }
@@ -120,7 +123,7 @@ class DecodeRecorder {
         int row = 0;
         for (auto& lane : lanes_) {
             lane->cache->commit(1);
-            append_row(*lane, row, row);
+            DS_TRY(append_row(*lane, row, row));
             if (lane->finish == Finish::none)
                 choose(logits.slice(row, 1), *lane);
             else
@@ -146,7 +149,11 @@ class DecodeRecorder {
     }
 
     /// Appends row `row` of the latest forward pass with the ranking of row `ranked`.
-    void append_row(Lane& lane, int row, int ranked) {
+    Status append_row(Lane& lane, int row, int ranked) {
+        const int k = std::min(recording_topk, info_.target.tokens);
+        if (!std::isfinite(values_[row_offset(ranked, k)]) || !std::isfinite(norms_[ranked]))
+            return not_numbers(lane.input.id,
+                               static_cast<std::int64_t>(lane.rows.hidden.size()) / target_.config().hidden);
         const auto append = [&](std::vector<std::uint16_t>& to, const std::vector<float>& from, int width) {
             const float* values = from.data() + row_offset(row, width);
             for (int j = 0; j < width; ++j) to.push_back(f32_to_bf16(values[j]));
@@ -154,12 +161,12 @@ class DecodeRecorder {
         append(lane.rows.hidden, forward_.hidden, target_.config().hidden);
         append(lane.rows.aux, forward_.aux, info_.aux_width());
         // If the vocabulary is smaller than the list, its last token is repeated with probability 0.
-        const int k = std::min(recording_topk, info_.target.tokens);
         for (int i = 0; i < recording_topk; ++i) {
             const std::size_t at = ranked * k + std::min(i, k - 1);
             lane.rows.topk_ids.push_back(ids_[at]);
             lane.rows.topk_logprobs.push_back(i < k ? f32_to_f16(values_[at] - norms_[ranked]) : 0xfc00u);
         }
+        return {};
     }
 
     void choose(Rows<const float> logits, Lane& lane) {

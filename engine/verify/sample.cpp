@@ -22,6 +22,19 @@ bool masks_tokens(const Sampling& sampling, int vocab) {
     return sampling.top_p < 1 || (sampling.top_k > 0 && sampling.top_k < vocab);
 }
 
+bool has_nan(std::span<const float> logits) {
+    bool found = false;
+    for (const float logit : logits) found = found | (logit != logit);  // without a branch
+    return found;
+}
+
+Error not_numbers(std::string_view prompt, std::int64_t position) {
+    return failed(
+        "the target's logits are not numbers (prompt {}, position {}); its weights contain NaN or overflow: "
+        "check the model's files, or try --precision f32",
+        prompt, position);
+}
+
 float target_probability(const TargetSample& choice, const Sampling& sampling, float logit) {
     const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
     return kernels::RowDistribution{inverse, choice.log_norm, choice.min_logit}.probability(logit);
@@ -66,7 +79,7 @@ void sample_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, con
     }
     out.resize(rows);
     for (std::size_t r = 0; r < rows; ++r) {
-        out[r] = {tokens[r], 0, log_norm[r], lowest[r]};
+        out[r] = {tokens[r], 0, log_norm[r], lowest[r], values[r]};
         out[r].prob = target_probability(out[r], sampling, values[r]);
     }
 }

@@ -43,7 +43,7 @@ void add_acceptance_inputs(const AcceptanceRule& rule, const Sampling& sampling,
 void read_choices(const LogitsResult& answers, const Sampling& sampling, std::vector<TargetSample>& out) {
     out.resize(answers.choices.size());
     for (std::size_t r = 0; r < out.size(); ++r) {
-        out[r] = {answers.choices[r], 0, answers.log_norm[r], answers.lowest[r]};
+        out[r] = {answers.choices[r], 0, answers.log_norm[r], answers.lowest[r], answers.choice_logits[r]};
         out[r].prob = target_probability(out[r], sampling, answers.choice_logits[r]);
     }
 }

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "base/spans.h"
 #include "engine/tree/draft_tree.h"
 #include "kernels/exec.h"
@@ -31,7 +34,14 @@ struct TargetSample {
     /// target_probability().
     float log_norm = 0;   ///< log of the sum of exp(logit / temperature) over the kept tokens
     float min_logit = 0;  ///< smallest logit kept by top-k and top-p; -inf if all are kept
+    float logit = 0;      ///< of the token
+    /// Returns false if the row has no finite logit, or an infinite one.
+    bool is_number() const { return std::isfinite(logit) && std::isfinite(log_norm); }
 };
+/// Returns whether a value is NaN.
+bool has_nan(std::span<const float> logits);
+/// Returns the error about a row of logits that are not numbers. `position` is that of the row's token.
+Error not_numbers(std::string_view prompt, std::int64_t position);
 /// Returns the probability of a token with raw logit `logit` in the row of `choice`.
 float target_probability(const TargetSample& choice, const Sampling& sampling, float logit);
 

@@ -1,8 +1,10 @@
 #include "engine/weights/memory_check.h"
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
+#include "base/control_group.h"
 #include "base/numel.h"
 
 namespace draftscope {
@@ -18,15 +20,25 @@ std::uint64_t packed_bytes(const ModelFile& file, kernels::Precision precision) 
     return static_cast<std::uint64_t>(elements * kernels::bytes_per_weight(precision));
 }
 
-std::optional<std::uint64_t> available_memory() {
-    std::ifstream file("/proc/meminfo");
+std::optional<std::uint64_t> available_memory(const std::string& root) {
+    std::optional<std::uint64_t> available = read_control_group(root).free_memory;
+    std::ifstream file(root + "/proc/meminfo");
     std::string key, unit;
     std::uint64_t value = 0;
     while (file >> key >> value) {
-        if (key == "MemAvailable:") return value * 1024;
+        if (key == "MemAvailable:") available = std::min(available.value_or(value * 1024), value * 1024);
         std::getline(file, unit);
     }
-    return std::nullopt;
+    return available;
+}
+
+std::string available_text(std::uint64_t available) {
+    constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+    // Both change all the time; the memory of a device is another.
+    const std::uint64_t in_group = read_control_group().free_memory.value_or(~std::uint64_t{0});
+    const bool limited = in_group / 16 * 15 <= available && available / 16 * 15 <= in_group;
+    return fmt::format("{:.1f} GiB of memory are available{}", static_cast<double>(available) / gib,
+                       limited ? " within the limit of the process's control group" : "");
 }
 
 Status check_memory(const ModelFile& file, kernels::Precision precision,
@@ -43,11 +55,9 @@ Status check_memory(const ModelFile& file, kernels::Precision precision,
             file.weights->path(), positions, static_cast<double>(angles) / gib,
             static_cast<double>(*available - weights) / gib);
     return failed(
-        "{}: the weights need {:.1f} GiB as {}, but {:.1f} GiB of memory are available; choose a smaller "
-        "--precision "
-        "or a smaller target",
+        "{}: the weights need {:.1f} GiB as {}, but {}; choose a smaller --precision or a smaller target",
         file.weights->path(), static_cast<double>(weights) / gib, kernels::to_text(precision),
-        static_cast<double>(*available) / gib);
+        available_text(*available));
 }
 
 }  // namespace draftscope

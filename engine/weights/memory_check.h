@@ -12,8 +12,11 @@ namespace draftscope {
 /// Returns the bytes of `file`'s packed weights, to within a few per cent.
 std::uint64_t packed_bytes(const ModelFile& file, kernels::Precision precision);
 
-/// Returns the memory available without swapping; nullopt if the system does not report it.
-std::optional<std::uint64_t> available_memory();
+/// Returns the memory available without swapping, within the process's control group; nullopt if the system
+/// does not report it. `root` is where /proc and /sys are.
+std::optional<std::uint64_t> available_memory(const std::string& root = "");
+/// Returns the available memory as errors name it: "2.0 GiB of memory are available".
+std::string available_text(std::uint64_t available);
 
 /// Returns an error if the packed weights of `file` and the rotation angles of `positions` do not fit into
 /// `available`.

@@ -107,6 +107,17 @@ TimelineFormat detect_timeline_format(const std::string& path) {
     // Captures are SQLite files, too; byte 68 holds their application id.
     if (head.starts_with(std::string_view("SQLite format 3\0", 16)))
         return head.size() > 72 && head.substr(68, 4) == "DSCP" ? TimelineFormat::none : TimelineFormat::nsys;
+    for (const std::string_view magic :
+         {std::string_view("\x28\xB5\x2F\xFD"), std::string_view("PK\x03\x04"), std::string_view("BZh"),
+          std::string_view("\xFD"
+                           "7zXZ")})
+        if (head.starts_with(magic)) return TimelineFormat::packed;
+    // A packet of a trace begins with its tag, which is a line feed, its length and the tag of a field.
+    const bool is_text =
+        std::ranges::all_of(head.substr(0, 16), [](char c) { return c >= ' ' || (c >= '\t' && c <= '\r'); });
+    if ((head.starts_with('\n') && !is_text) || path.ends_with(".pftrace") ||
+        path.ends_with(".perfetto-trace"))
+        return TimelineFormat::perfetto;
     const std::size_t first = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
     if (first != std::string_view::npos && (head[first] == '{' || head[first] == '['))
         return TimelineFormat::kineto;
@@ -128,11 +139,17 @@ Result<std::shared_ptr<const Snapshot>> import_timeline(const std::string& path)
             return bad_input(
                 "{}: a binary Nsight Systems report; convert it first: nsys export --type sqlite {}", path,
                 path);
+        case TimelineFormat::perfetto:
+            return bad_input("{}: a binary Perfetto trace; convert it first: traceconv json {} trace.json",
+                             path, path);
+        case TimelineFormat::packed:
+            return bad_input(
+                "{}: compressed with zstd, xz, bzip2 or zip; unpack it first (gzip is read as it is)", path);
         case TimelineFormat::none:
             break;
     }
-    return bad_input("{}: neither an Nsight Systems SQLite export nor a JSON trace of PyTorch's profiler",
-                     path);
+    return bad_input(
+        "{}: neither an Nsight Systems SQLite export nor a JSON trace of PyTorch's profiler or Chrome", path);
 }
 
 namespace storage {
@@ -255,7 +272,9 @@ Ranges sort_ranges(std::vector<ImportedTimeline::Range> ranges, TimeNs zero) {
 
 Result<std::shared_ptr<const Snapshot>> make_snapshot(const std::string& path, ImportedTimeline trace) {
     if (trace.ranges.empty() && trace.calls.empty() && trace.ops.empty())
-        return bad_input("{}: the file has no ranges and no GPU work to show", path);
+        return bad_input("{}", trace.notes.empty()
+                                   ? fmt::format("{}: the file has no ranges and no GPU work to show", path)
+                                   : trace.notes.front() + "; nothing is left to show");
     const TimeNs zero = first_time(trace);
     Capture capture;
     capture.set_source(path);
@@ -298,6 +317,8 @@ Result<std::shared_ptr<const Snapshot>> make_snapshot(const std::string& path, I
     if (!ranges.spans.empty()) capture.apply(SpansRecorded{std::move(ranges.spans)});
     if (!ranges.others.empty()) capture.apply(std::move(ranges.others));
     if (!ops.empty()) capture.apply(std::move(ops));
+    for (const std::string& note : trace.notes) capture.apply(NoteRow{1, 0, 0, note});
+    say_notes(trace.notes);
     if (trace.skipped > 0) capture.apply(LossRow{1, 0, "import_skipped", trace.skipped});
     capture.apply(RunEnded{1, RunEnd::ok, end, {1, end, utc != 0 ? utc + end : 0, std::nullopt}});
     return std::make_shared<const Snapshot>(capture.snapshot(1));

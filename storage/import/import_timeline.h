@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/notes.h"
 #include "base/result.h"
 #include "capture/capture.h"
 
@@ -16,7 +17,9 @@ enum class TimelineFormat {
     none,      ///< not a known timeline format
     nsys,      ///< SQLite made by `nsys export --type sqlite`
     nsys_rep,  ///< Nsight Systems' binary report; it must be exported first
-    kineto,    ///< Trace Event JSON as PyTorch's profiler writes it, plain or gzip
+    kineto,    ///< Trace Event JSON of PyTorch's profiler, Chrome or traceconv, plain or gzip
+    perfetto,  ///< Perfetto's binary trace; it must be converted first
+    packed,    ///< compressed in another way than gzip; it must be unpacked first
 };
 /// Detects the format by content, not by name. Reads a few bytes.
 TimelineFormat detect_timeline_format(const std::string& path);
@@ -61,6 +64,7 @@ struct ImportedTimeline {
     std::vector<Call> calls;
     std::vector<Op> ops;
     std::int64_t skipped = 0;
+    Notes notes;
     TimeNs utc_ns = 0;  ///< UTC of the file's time zero; 0 = unknown
 };
 Result<ImportedTimeline> read_nsys(const std::string& path);

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/heads/artefact.h"
 #include "engine/recording/recorded_target.h"
 #include "tests/support/replay_fixture.h"
 #include "tests/support/results.h"
@@ -100,6 +101,19 @@ TEST_F(ForeignRecording, ReplaysTheRoundsOfOurRecording) {
     }
     EXPECT_GT(rounds, 200);
     EXPECT_GT(accepted, 10);
+}
+
+/// A recording and a head of a published program.
+TEST(KeptFiles, RecordingAndHeadOpen) {
+    const auto recording = require(DecodeRecording::open(golden + "kept/recording"));
+    ASSERT_EQ(recording->prompts().size(), 2u);
+    EXPECT_EQ(recording->info().rows, 8);
+    EXPECT_EQ(recording->info().target.vocab, 262);
+    std::vector<float> hidden(2 * 16);
+    EXPECT_TRUE(is_ok(recording->hidden(0, Rows<float>(hidden.data(), 2, 16))));
+    const HeadArtefact head = require(HeadArtefact::open(golden + "kept/coral.safetensors", "coral"));
+    EXPECT_EQ(head.info().head, "coral");
+    EXPECT_EQ(head.info().parameters.at("groups"), "16");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -10,6 +11,7 @@
 #include "engine/weights/memory_check.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/results.h"
+#include "tests/support/scratch_folder.h"
 
 /// Compares one small random model per architecture with transformers (tests/golden/models,
 /// tools/make_tiny_hf_models.py).
@@ -182,6 +184,16 @@ TEST_P(TinyModels, RejectsWeightsThatDoNotFitBeforePacking) {
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(refused.error().message.find("of memory are available; choose a smaller"), std::string::npos);
     EXPECT_GT(available_memory().value_or(1), 0u);
+    // Within a control group, its limit counts.
+    const testing::ScratchFolder root;
+    for (const char* folder : {"/proc/self", "/sys/fs/cgroup"})
+        std::filesystem::create_directories(root.path() + folder);
+    testing::write_text(root.path() + "/proc/meminfo", "MemTotal: 9000 kB\nMemAvailable: 8000 kB\n");
+    EXPECT_EQ(available_memory(root.path()), 8000u * 1024);
+    testing::write_text(root.path() + "/proc/self/cgroup", "0::/\n");
+    testing::write_text(root.path() + "/sys/fs/cgroup/memory.max", "50000\n");
+    testing::write_text(root.path() + "/sys/fs/cgroup/memory.current", "20000\n");
+    EXPECT_EQ(available_memory(root.path()), 30000u);
 }
 
 TEST_P(TinyModels, TokenizerEqualsTheTokenizersLibrary) {

@@ -63,8 +63,8 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     DS_ASSIGN(const ResolvedRun run, resolve_run(run_config));
     DS_ASSIGN(const PromptSet prompts, read_prompts(run.config));
     const std::vector<Conversation>& conversations = prompts.conversations;
-    const int cores = usable_cores();
-    const auto exec = kernels::make_cpu_exec(run.config.threads > 0 ? run.config.threads : cores);
+    if (run.config.threads == 0) say_notes(thread_limit_notes());
+    const auto exec = kernels::make_cpu_exec(run.config.threads > 0 ? run.config.threads : default_threads());
     DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
     DS_ASSIGN(const auto target, Target::load(run.config.model, *exec, run.precision, hooks.on_progress,
                                               cache, run.config.context));
@@ -105,7 +105,13 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     append_notes(report.notes, prompts.notes);
     say_notes(report.notes);
     const TimeNs start = monotonic_ns();
-    DS_TRY(record_decode(*target, *exec, feed, options, *writer));
+    if (const Status recorded = record_decode(*target, *exec, feed, options, *writer); !recorded.ok()) {
+        const Error& error = recorded.error();
+        writer->info().complete = false;
+        if (writer->prompts() == 0 || !writer->finish().ok()) return error;
+        return Error{error.kind, fmt::format("{}; {} has the {} complete turns before it", error.message,
+                                             config.out, writer->prompts())};
+    }
     report.seconds = seconds(monotonic_ns() - start);
     if (writer->prompts() == 0) return Error{ErrorKind::cancelled, "stopped before the first token"};
     if (config.times && writer->info().complete) {

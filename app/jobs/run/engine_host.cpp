@@ -314,6 +314,7 @@ Status EngineHost::Impl::record_run(RunPlan& plan, std::optional<RunPlan>& basel
     report.run_id = row.id;
     append_notes(report.notes, models.notes());
     append_notes(report.notes, plan.notes);
+    append_notes(report.notes, context.file.notes());
     say_notes(report.notes);
     context.recorder.push(start_record(row, plan, models));
     const int kept_steps = push_kept(row, plan, context);
@@ -380,8 +381,11 @@ Result<RunReport> EngineHost::run(const RunConfig& requested, Recorder& recorder
     const Status recorded = impl_->record_run(plan, baseline, context);
     if (recorded.ok()) file.release_earlier();
     file.close(context.report);
-    if (!recorded.ok()) return recorded.error();
-    return std::move(context.report);
+    if (recorded.ok()) return std::move(context.report);
+    Error error = recorded.error();
+    if (!context.report.capture.empty())
+        error.message += fmt::format("; {} has what was recorded before", context.report.capture);
+    return error;
 }
 
 }  // namespace draftscope

@@ -46,9 +46,8 @@ Status RunFile::start() {
 Status RunFile::keep_earlier() {
     const std::string kept = EarlierRuns::kept_name(config_.save);
     std::error_code error;
-    if (EarlierRuns::find(config_.save) == kept) {
-        remove_capture(config_.save);  // a copy that was not finished
-    } else {
+    // With a kept file, the path may have a copy that was not finished. open() replaces it.
+    if (EarlierRuns::find(config_.save) != kept) {
         std::filesystem::rename(config_.save, kept, error);
         if (error) return bad_input("{}: can't be renamed to {}: {}", config_.save, kept, error.message());
     }
@@ -73,24 +72,29 @@ void RunFile::close(RunReport& report) {
     const Status closed = writer_->close();
     const std::string path = writer_->path();
     const WriterStats stats = writer_->stats();
+    const bool kept = started_ && stats.rows > 0 && earlier_.empty();
+    if (kept && writer_->owns_name()) report.capture = path;
+    if (!kept) writer_->remove_file();
     writer_.reset();
-    if (!closed.ok()) report.storage_error = closed.error().message;
+    if (!closed.ok())
+        report.storage_error = kept || stats.error.empty()
+                                   ? closed.error().message
+                                   : fmt::format("{}: nothing was recorded: {}", path, stats.error);
     for (const auto& [kind, count] : {std::pair{loss_queue_full, stats.lost_queue},
                                       {loss_limit, stats.lost_limit},
                                       {loss_ring, stats.dropped_ring},
                                       {loss_error, stats.lost_error},
                                       {loss_vocabulary, stats.lost_vocabulary}})
         if (count > 0) report.storage_losses.push_back({0, 0, std::string(kind), count});
-    std::error_code ignored;
-    if (started_ && stats.rows > 0) {
-        if (std::filesystem::exists(path, ignored)) report.capture = path;
-    } else {
-        remove_capture(path);
-    }
     if (earlier_.empty()) return;
-    remove_capture(path);
-    std::filesystem::rename(earlier_, path, ignored);
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) std::filesystem::rename(earlier_, path, ignored);
+    if (std::filesystem::exists(path, ignored)) report.capture = path;
     earlier_.clear();
+}
+
+Notes RunFile::notes() const {
+    return writer_ ? writer_->notes() : Notes();
 }
 
 RunFile::~RunFile() {

@@ -27,6 +27,8 @@ class RunFile {
     Status start();
     /// Deletes the earlier file. Call when its complete conversations were pushed.
     void release_earlier();
+    /// What is unusual about the place of the file.
+    Notes notes() const;
     /// Closes the file and reports its path, its first error and the rows missing from it. An earlier file
     /// that was not released gets its name back.
     void close(RunReport& report);

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "app/jobs/resolve/artefacts.h"
+#include "base/cpus.h"
 #include "base/log.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
@@ -35,6 +36,7 @@ Result<RunPlan> make_run_plan(const RunConfig& config, const RunHooks& hooks) {
     plan.prompts_hash = std::move(set.hash);
     plan.notes = plan.run.notes;
     append_notes(plan.notes, set.notes);
+    if (plan.run.config.threads == 0) append_notes(plan.notes, thread_limit_notes());
     plan.bench = hooks.bench;
     keep_window(plan.conversations, hooks);
     return plan;

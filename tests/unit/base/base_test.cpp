@@ -8,6 +8,8 @@
 #include <fstream>
 
 #include "base/clock.h"
+#include "base/control_group.h"
+#include "base/cpus.h"
 #include "base/did_you_mean.h"
 #include "base/function_ref.h"
 #include "base/log.h"
@@ -176,6 +178,68 @@ TEST(Log, KeepsLinesForThePanel) {
     ASSERT_EQ(lines.size(), 1u);
     EXPECT_EQ(lines[0].text, "something 42");
     EXPECT_TRUE(log_since(next, &next).empty());
+}
+
+/// A folder in place of / with files of control groups.
+struct GroupFiles {
+    void write(const std::string& name, const std::string& text) const {
+        const std::filesystem::path path = folder.path() + name;
+        std::filesystem::create_directories(path.parent_path());
+        std::ofstream(path) << text;
+    }
+    testing::ScratchFolder folder;
+};
+
+TEST(ControlGroup, HasTheSmallestLimitOfItsGroups) {
+    const GroupFiles files;
+    files.write("/proc/self/cgroup", "0::/user/job\n");
+    const auto read = [&] { return read_control_group(files.folder.path()); };
+    EXPECT_FALSE(read().cpus);
+    EXPECT_FALSE(read().free_memory);
+    files.write("/sys/fs/cgroup/user/job/cpu.max", "max 100000\n");
+    files.write("/sys/fs/cgroup/user/job/memory.max", "max\n");
+    files.write("/sys/fs/cgroup/user/job/memory.current", "5000\n");
+    EXPECT_FALSE(read().cpus);
+    EXPECT_FALSE(read().free_memory);
+    files.write("/sys/fs/cgroup/user/cpu.max", "150000 100000\n");
+    files.write("/sys/fs/cgroup/user/memory.max", "20000\n");
+    files.write("/sys/fs/cgroup/user/memory.current", "9000\n");
+    EXPECT_EQ(read().cpus, 1.5);
+    EXPECT_EQ(read().free_memory, 11000u);
+    files.write("/sys/fs/cgroup/user/job/memory.high", "8000\n");
+    files.write("/sys/fs/cgroup/user/job/memory.stat", "anon 2500\ninactive_file 1500\nactive_file 1000\n");
+    EXPECT_EQ(read().free_memory, 5500u) << "the page cache can be freed";
+    files.write("/sys/fs/cgroup/user/job/memory.current", "90000\n");
+    EXPECT_EQ(read().free_memory, 0u);
+}
+
+TEST(ControlGroup, IsThatOfTheContainerIfItsPathIsElsewhere) {
+    const GroupFiles files;
+    files.write("/proc/self/cgroup", "0::/docker/abc\n");
+    files.write("/sys/fs/cgroup/cpu.max", "50000 100000\n");
+    EXPECT_EQ(read_control_group(files.folder.path()).cpus, 0.5);
+}
+
+TEST(ControlGroup, HasVersionOne) {
+    const GroupFiles files;
+    files.write("/proc/self/cgroup", "4:memory:/a\n3:cpu,cpuacct:/a\n1:name=systemd:/\n0::/\n");
+    const std::string cpu = "/sys/fs/cgroup/cpu,cpuacct/a/", memory = "/sys/fs/cgroup/memory/a/";
+    files.write(cpu + "cpu.cfs_quota_us", "-1\n");
+    files.write(cpu + "cpu.cfs_period_us", "100000\n");
+    EXPECT_FALSE(read_control_group(files.folder.path()).cpus);
+    files.write(cpu + "cpu.cfs_quota_us", "250000\n");
+    files.write(memory + "memory.limit_in_bytes", "7000\n");
+    files.write(memory + "memory.usage_in_bytes", "4000\n");
+    files.write(memory + "memory.stat", "inactive_file 5\ntotal_inactive_file 100\ntotal_active_file 200\n");
+    EXPECT_EQ(read_control_group(files.folder.path()).cpus, 2.5);
+    EXPECT_EQ(read_control_group(files.folder.path()).free_memory, 3300u);
+}
+
+TEST(DefaultThreads, AreAtLeastOneAndAtMostTheCpus) {
+    EXPECT_GE(default_threads(), 1);
+    EXPECT_LE(default_threads(), usable_cores());
+    EXPECT_EQ(thread_limit_notes().empty(),
+              !read_control_group().cpus || *read_control_group().cpus >= usable_cores());
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ using testing::query;
 using testing::ScratchFolder;
 
 void unpack(const std::string& name, const std::string& to) {
-    const gzFile file = gzopen((std::string(DS_SOURCE_DIR "/tests/unit/storage/data/") + name).c_str(), "rb");
+    const gzFile file = gzopen((std::string(DS_SOURCE_DIR "/tests/") + name).c_str(), "rb");
     ASSERT_NE(file, nullptr) << name;
     std::ofstream out(to, std::ios::binary);
     char buffer[4096];
@@ -39,7 +39,7 @@ TEST_P(OlderVersion, ReadsAndMigratesWithEqualNumbers) {
     const ScratchFolder folder;
     const std::string path = folder.file("old.dscope");
     constexpr int newest_file = 4;
-    unpack(fmt::format("v{}.dscope.gz", std::min(GetParam(), newest_file)), path);
+    unpack(fmt::format("unit/storage/data/v{}.dscope.gz", std::min(GetParam(), newest_file)), path);
     if (GetParam() > newest_file) {
         ASSERT_TRUE(is_ok(storage::migrate(open_plain(path), path, storage::migrations(), GetParam())));
         std::filesystem::remove(fmt::format("{}.v{}.bak", path, newest_file));
@@ -100,6 +100,20 @@ TEST_P(StepPhases, MatchTheDefinitionOverSpans) {
     EXPECT_EQ(stored, rows("v_step_phase_by_span"));
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, StepPhases, ::testing::Range(1, 7));
+
+/// A capture of a published program: its rows, views and checks.
+TEST(KeptFiles, CaptureOpens) {
+    const ScratchFolder folder;
+    const std::string path = folder.file("old.dscope");
+    unpack("golden/kept/capture_v6.dscope.gz", path);
+    const auto loaded = require(load_capture(path));
+    EXPECT_EQ(loaded->steps.size(), 7u);
+    EXPECT_EQ(loaded->prompts[0]->generated_tokens, 8);
+    EXPECT_TRUE(require(check_capture(path)).findings.empty());
+    ASSERT_TRUE(is_ok(repair_capture(path)));
+    EXPECT_EQ(require(check_capture(path)).schema_version, capture_schema_version);
+    expect_equal(*loaded, *require(load_capture(path)));
+}
 
 }  // namespace
 }  // namespace draftscope

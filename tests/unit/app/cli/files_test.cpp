@@ -240,10 +240,11 @@ TEST_F(Files, RunPrintsResultAndSummaryTable) {
         EXPECT_NE(against.out.find(of_detail), std::string::npos) << of_detail << against.out;
 }
 
-class Interrupted : public Files, public ::testing::WithParamInterface<bool> {};
+/// Parameters: JSON output, signal.
+class Interrupted : public Files, public ::testing::WithParamInterface<std::pair<bool, int>> {};
 
 TEST_P(Interrupted, ClosesTheFileAndReturns130) {
-    const bool as_json = GetParam();
+    const auto [as_json, signal_number] = GetParam();
     const std::string path = folder_.file("cut.dscope");
     auto words = command({"--save", path}, 60000, 65536);
     if (as_json) words.push_back("--json");
@@ -263,7 +264,7 @@ TEST_P(Interrupted, ClosesTheFileAndReturns130) {
     };
     for (int i = 0; i < 2000 && !recording() && !child.ended(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    kill(child.pid, SIGINT);
+    kill(child.pid, signal_number);
     const ProcessResult done = child.wait();
     EXPECT_EQ(done.exit_code, 130) << done.err;
     const Sql sql(path);
@@ -281,7 +282,24 @@ TEST_P(Interrupted, ClosesTheFileAndReturns130) {
         EXPECT_NE(done.out.find("cancelled after 0 of 1 prompt"), std::string::npos) << done.out;
     }
 }
-INSTANTIATE_TEST_SUITE_P(Files, Interrupted, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Files, Interrupted,
+                         ::testing::Values(std::pair(false, SIGINT), std::pair(true, SIGINT),
+                                           std::pair(false, SIGTERM), std::pair(false, SIGHUP)));
+
+/// nohup has SIGHUP ignored, and so it stays.
+TEST_F(Files, AnIgnoredHangupDoesNotStopARun) {
+    const std::string path = folder_.file("kept.dscope");
+    const auto before = signal(SIGHUP, SIG_IGN);
+    const Child child = start(folder_, command({"--save", path, "--quiet"}, 60000, 65536));
+    signal(SIGHUP, before);
+    for (int i = 0; i < 2000 && !std::filesystem::exists(path + "-wal") && !child.ended(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    kill(child.pid, SIGHUP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT_FALSE(child.ended());
+    kill(child.pid, SIGINT);
+    EXPECT_EQ(child.wait().exit_code, 130);
+}
 
 TEST_F(Files, TenKilledRunsAreRecovered) {
     int with_steps = 0;

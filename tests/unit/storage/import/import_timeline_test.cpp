@@ -1,7 +1,10 @@
 #include "storage/import/import_timeline.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -184,6 +187,177 @@ TEST(ImportTimeline, ReadsTorchProfilerFile) {
         EXPECT_LE(shot.spans[i].end_ns, step.end_ns);
     }
     EXPECT_GT(shot.nvtx_ranges.size(), 20u);  // the operators
+}
+
+/// One step with a head, in which `more` are further events.
+std::string trace_of(const std::string& more) {
+    return R"({"schemaVersion": 1, "traceEvents": [
+{"ph": "X", "cat": "user_annotation", "name": "step", "pid": 1, "tid": 1, "ts": 100.0, "dur": 50.0},
+)" + more + R"(,
+{"ph": "X", "cat": "user_annotation", "name": "draft/head", "pid": 1, "tid": 1, "ts": 110.0, "dur": 20.0}
+], "baseTimeNanoseconds": 1700000000000000000})";
+}
+
+std::string event_of(const std::string& members) {
+    return R"({"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, )" + members + "}";
+}
+
+TEST(ImportTimeline, ADamagedEventCostsItselfOnly) {
+    const std::string fine = R"("name": "a", "ts": 131, "dur": 1)";
+    struct Case {
+        const char* name;
+        std::string events;
+        std::int64_t skipped;
+        const char* reason;
+    };
+    const Case cases[] = {
+        {"byte", event_of("\"name\": \"\xFF\x01\", \"ts\": 131, \"dur\": 1"), 1, "ill-formed UTF-8"},
+        {"line feed", event_of("\"name\": \"a\nb\", \"ts\": 131, \"dur\": 1"), 1, "control character"},
+        {"inner quotes", event_of(R"("name": "a "b" c", "ts": 131, "dur": 1)"), 1, "literal"},
+        {"one inner quote", event_of(R"("name": "a"b", "ts": 131, "dur": 1)"), 1, "literal"},
+        {"brackets in it", event_of(R"("name": "a"b}]{[", "ts": 131, "dur": 1)"), 2, "literal"},
+        {"inf", event_of(fine + R"(, "args": {"blocks per SM": inf})"), 1, "literal"},
+        {"Infinity", event_of(fine + R"(, "args": {"blocks per SM": -Infinity})"), 1, "number"},
+        {"NaN", event_of(fine + R"(, "args": {"list": [{"a": 1}, {"b": NaN}]})"), 2, "literal"},
+        {"text time", event_of(R"("name": "a", "ts": "131", "dur": 1)"), 1, "ts is not"},
+        {"huge time", event_of(R"("name": "a", "ts": 1e300, "dur": 1)"), 1, "ts is not"},
+        {"text length", event_of(R"("name": "a", "ts": 1, "dur": "x")"), 1, "dur is not"},
+        {"negative length", event_of(R"("name": "a", "ts": 1, "dur": -1)"), 1, "dur is not"},
+        {"two", event_of(R"("name": "a"b", "ts": 1, "dur": 1)") + ",\n" + event_of(R"("ts": 1, "dur": inf)"),
+         2, "literal"},
+        {"an end alone", R"({"ph": "E", "pid": 1, "tid": 1, "ts": 120})", 1, "without its begin"},
+        {"a begin alone", R"({"ph": "B", "name": "x", "pid": 1, "tid": 1, "ts": 120})", 1, "without its end"},
+        {"nothing", event_of(R"("name": "},{]\"", "ts": 131, "dur": 1)"), 0, ""},
+    };
+    const ScratchFolder folder;
+    for (const Case& one : cases) {
+        testing::write_text(folder.file("t.json"), trace_of(one.events));
+        const auto imported = require(import_timeline(folder.file("t.json")));
+        ASSERT_EQ(imported->spans.size(), 1u) << one.name;
+        EXPECT_EQ(imported->spans[0].end_ns - imported->spans[0].start_ns, 20000) << one.name;
+        EXPECT_EQ(imported->spans[0].start_ns - imported->steps[0].row.start_ns, 10000) << one.name;
+        EXPECT_NE(imported->anchors[0].utc_ns, 0) << one.name << ": what follows the events is read";
+        ASSERT_EQ(imported->losses.size(), one.skipped > 0 ? 1u : 0u) << one.name;
+        ASSERT_EQ(imported->notes.size(), imported->losses.size()) << one.name;
+        if (one.skipped == 0) continue;
+        EXPECT_EQ(imported->losses[0].count, one.skipped) << one.name;
+        const std::string& note = imported->notes[0].text;
+        EXPECT_NE(note.find(fmt::format("skipped {} of its events", one.skipped)), std::string::npos) << note;
+        EXPECT_NE(note.find(one.reason), std::string::npos) << note;
+        EXPECT_TRUE(std::ranges::all_of(note, [](unsigned char c) { return c >= ' ' && c < 0x7F; })) << note;
+    }
+}
+
+TEST(ImportTimeline, ReadsWhatIsLeftOfACutFile) {
+    const ScratchFolder folder;
+    const std::string whole = trace_of(event_of(R"("name": "a", "ts": 131, "dur": 1)"));
+    const std::string events = whole.substr(whole.find('[') + 1);
+    const auto spans = [&](const std::string& text) {
+        testing::write_text(folder.file("t.json"), text);
+        const auto imported = require(import_timeline(folder.file("t.json")));
+        return std::pair(imported->spans.size(), imported->losses.empty() ? 0 : imported->losses[0].count);
+    };
+    const std::size_t last = whole.rfind("{\"ph\""), end = whole.rfind(']');
+    EXPECT_EQ(spans(whole), std::pair(std::size_t{1}, std::int64_t{0}));
+    EXPECT_EQ(spans(whole.substr(0, end)), std::pair(std::size_t{1}, std::int64_t{0}))
+        << "no end of the array";
+    EXPECT_EQ(spans(whole.substr(0, end - 20)), std::pair(std::size_t{0}, std::int64_t{1}));
+    EXPECT_EQ(spans(whole.substr(0, last)), std::pair(std::size_t{0}, std::int64_t{0}));
+    EXPECT_EQ(spans("[" + events.substr(0, events.rfind(']'))), std::pair(std::size_t{1}, std::int64_t{0}))
+        << "a bare array, whose end may be absent";
+    const std::string packed = folder.file("t.json.gz");
+    const gzFile file = gzopen(packed.c_str(), "wb");
+    gzwrite(file, whole.data(), static_cast<unsigned>(whole.size()));
+    gzclose(file);
+    std::filesystem::resize_file(packed, std::filesystem::file_size(packed) - 4);
+    const auto cut = require(import_timeline(packed));
+    EXPECT_EQ(cut->spans.size(), 1u);
+    ASSERT_EQ(cut->notes.size(), 1u);
+    EXPECT_NE(cut->notes[0].text.find("incomplete"), std::string::npos);
+    EXPECT_EQ(spans("\xEF\xBB\xBF [" + events.substr(0, events.rfind(']') + 1) + "\n"),
+              std::pair(std::size_t{1}, std::int64_t{0}));
+}
+
+TEST(ImportTimeline, KeepsTheNanosecondsOfAbsoluteTimes) {
+    const ScratchFolder folder;
+    for (const char* base : {"", "1700000000000000", "-5"}) {
+        const bool negative = *base == '-';
+        const auto at = [&](const std::string& decimals) {
+            return negative ? "-" + std::to_string(5 - 1) + "." + decimals
+                            : (*base ? base : "0") + ("." + decimals);
+        };
+        const std::string text = fmt::format(
+            R"({{"traceEvents": [{{"ph": "X", "cat": "user_annotation", "name": "step", "ts": {}, "dur": 50.0}},
+{{"ph": "X", "cat": "user_annotation", "name": "draft/head", "ts": {}, "dur": 0.120}},
+{{"ph": "X", "cat": "user_annotation", "name": "verify", "ts": {}, "dur": 0.100}}]}})",
+            at(negative ? "900" : "100"), at(negative ? "770" : "230"), at(negative ? "640" : "360"));
+        testing::write_text(folder.file("t.json"), text);
+        const auto imported = require(import_timeline(folder.file("t.json")));
+        ASSERT_EQ(imported->spans.size(), 2u) << text;
+        EXPECT_EQ(imported->spans[0].start_ns, 130) << text;
+        EXPECT_EQ(imported->spans[0].end_ns, 250) << text;
+        EXPECT_EQ(imported->spans[1].start_ns, 260) << text;
+        EXPECT_EQ(imported->spans[1].end_ns, 360) << text;
+    }
+}
+
+TEST(ImportTimeline, ReadsChromesEvents) {
+    const ScratchFolder folder;
+    testing::write_text(folder.file("t.json"), R"([
+{"ph": "M", "name": "process_name", "pid": "app", "args": {"name": "x"}},
+{"ph": "B", "name": "step", "pid": "app", "tid": "main", "ts": 1.5},
+{"ph": "B", "name": "draft/head", "cat": "blink,cc", "pid": "app", "tid": "main", "ts": 2},
+{"ph": "B", "name": "inner", "pid": "app", "tid": "main", "ts": 2},
+{"ph": "E", "pid": "app", "tid": "main", "ts": 3},
+{"ph": "B", "name": "verify", "pid": "app", "tid": 7, "ts": 2.25},
+{"ph": "E", "pid": "app", "tid": "main", "ts": 4},
+{"ph": "E", "pid": "app", "tid": "7", "ts": 5},
+{"ph": "X", "name": "topk", "pid": 2, "tid": 7, "ts": 6, "dur": 1},
+{"ph": "E", "name": "step", "pid": "app", "tid": "main", "ts": 9},
+{"ph": "b", "name": "request", "id": 1, "ts": 1}, {"ph": "e", "name": "request", "id": 1, "ts": 9},
+{"ph": "i", "name": "mark", "ts": 1}
+])");
+    const auto imported = require(import_timeline(folder.file("t.json")));
+    ASSERT_EQ(imported->steps.size(), 1u);
+    EXPECT_EQ(imported->steps[0].row.end_ns, 7500);
+    ASSERT_EQ(imported->spans.size(), 3u);
+    EXPECT_EQ(phase_text(imported->spans[0].phase_id), "head");
+    EXPECT_EQ(imported->spans[0].start_ns, 500);
+    EXPECT_EQ(imported->spans[0].end_ns, 2500);
+    EXPECT_EQ(phase_text(imported->spans[1].phase_id), "verify");
+    EXPECT_EQ(imported->spans[1].thread_id, 7);
+    EXPECT_EQ(imported->spans[1].end_ns, 3500);
+    EXPECT_EQ(phase_text(imported->spans[2].phase_id), "topk");
+    EXPECT_NE(imported->spans[2].thread_id, 7) << "another process";
+    EXPECT_NE(imported->spans[0].thread_id, imported->spans[2].thread_id);
+    EXPECT_TRUE(imported->losses.empty());
+    ASSERT_EQ(imported->notes.size(), 1u);
+    EXPECT_NE(imported->notes[0].text.find("2 asynchronous events"), std::string::npos)
+        << imported->notes[0].text;
+}
+
+TEST(ImportTimeline, NamesWhatMustBeConverted) {
+    const ScratchFolder folder;
+    const auto refused = [&](const std::string& name, const std::string& bytes, const std::string& remedy) {
+        testing::write_text(folder.file(name), bytes);
+        EXPECT_NE(detect_timeline_format(folder.file(name)), TimelineFormat::none) << name;
+        const auto imported = import_timeline(folder.file(name));
+        ASSERT_FALSE(imported.ok()) << name;
+        EXPECT_EQ(imported.error().kind, ErrorKind::bad_input);
+        EXPECT_NE(imported.error().message.find(remedy), std::string::npos) << imported.error().message;
+    };
+    refused("a",
+            std::string("\x0a\x0d\x1a\x0b"
+                        "0123456789",
+                        14),
+            "traceconv json");
+    refused("b", std::string("\x0a{\x08\x01", 4) + std::string(120, 'x'), "traceconv json");
+    refused("c.pftrace", "x", "traceconv json");
+    refused("d.json.zst", "\x28\xB5\x2F\xFD rest", "unpack it first");
+    refused("e.zip", "PK\x03\x04 rest", "unpack it first");
+    testing::write_text(folder.file("f.json"),
+                        "\n" + trace_of(event_of(R"("name": "a", "ts": 1, "dur": 1)")));
+    EXPECT_TRUE(import_timeline(folder.file("f.json")).ok());
 }
 
 TEST(ImportTimeline, RejectsBadFiles) {
