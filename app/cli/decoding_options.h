@@ -25,7 +25,7 @@ Status check_sampling_used(const RunConfig& config, std::span<const std::string>
 void check_heads_used(const CLI::App& command, const std::vector<std::string>& drafters);
 /// Adds --prompt, --prompts, --limit and --balanced.
 void add_prompt_options(CLI::App& command, RunConfig& config);
-/// Adds --raw and --system.
+/// Adds --raw, --template and --system.
 void add_template_options(CLI::App& command, RunConfig& config);
 /// Adds --temperature, --top-p, --top-k, --seed, --max-new and --context.
 void add_sampling_options(CLI::App& command, RunConfig& config);
