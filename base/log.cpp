@@ -3,6 +3,8 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdlib>
+
 #include "base/clock.h"
 
 namespace draftscope {
@@ -23,8 +25,11 @@ LogBuffer& buffer() {
 
 spdlog::logger& console() {
     static const auto logger = [] {
-        auto made = std::make_shared<spdlog::logger>("draftscope",
-                                                     std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+        const char* const plain = std::getenv("NO_COLOR");
+        const auto colours =
+            plain != nullptr && *plain != 0 ? spdlog::color_mode::never : spdlog::color_mode::automatic;
+        auto made = std::make_shared<spdlog::logger>(
+            "draftscope", std::make_shared<spdlog::sinks::stderr_color_sink_mt>(colours));
         made->set_pattern("%^%l%$: %v");
         made->set_level(spdlog::level::warn);
         return made;

@@ -21,6 +21,10 @@ struct Utf8Unit {
 /// Decodes the first unit of `bytes`, which must not be empty.
 Utf8Unit next_utf8(std::string_view bytes);
 
+/// Returns the length of the first character with the marks and joined characters that are drawn on it.
+/// Invalid bytes count as characters.
+std::size_t drawn_character_length(std::string_view bytes);
+
 /// Appends a character in UTF-8.
 void append_utf8(char32_t character, std::string& out);
 

@@ -86,6 +86,7 @@ class FieldList {
             add_configured("ignore_eos", "ignore-eos", kind);
         add_configured("raw", "raw", kind);
         add("system_hash", "system turn", config_.value("system_hash", json("none")), kind);
+        add("template", "template", config_.value("template", json("none")), kind);
     }
 
     void add_subject(const RunRow& run) {
@@ -118,6 +119,8 @@ std::string to_object(const RunRow& run, bool drafting) {
     std::string out = "{";
     for (const SettingField& field : setting_fields(run)) {
         if (field.drafting && !drafting) continue;
+        // Settings of earlier versions lack it.
+        if (field.key == "template" && field.text == "none") continue;
         if (out.size() > 1) out += ",";
         out += dump_json(field.key) + ":" + field.value;
     }
@@ -172,6 +175,7 @@ const std::vector<std::string_view>& setting_config_keys() {
                                                        "ignore_eos",
                                                        "raw",
                                                        "system_hash",
+                                                       "template",
                                                        "pin",
                                                        "gpu_graphs",
                                                        "gpu_rounds",

@@ -48,6 +48,8 @@ bool is_baseline(const RunRow& run);
 /// Returns the number of prompts that the run was given, turns counted one by one; 0 = unknown.
 std::int64_t planned_prompts(const RunRow& run);
 inline constexpr std::string_view planned_prompts_key = "prompts";  ///< in `config_json`
+/// Key in `config_json` of the number of conversations that the model could not take.
+inline constexpr const char* skipped_key = "skipped_conversations";
 /// Key in `config_json` and its value in a baseline run.
 inline constexpr std::string_view role_key = "role", baseline_role = "baseline";
 

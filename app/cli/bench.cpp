@@ -393,7 +393,8 @@ void add_bench(CLI::App& program, Action& action) {
         "Example: draftscope bench --prompts assets/prompts/spec_bench_half.jsonl --limit 24 --balanced "
         "--heads full,fr-spec:v=8192,microspec --tree chain=3 --method \"ngram @ chain=3\"");
     auto* prompts =
-        command->add_option("--prompts", config.run.prompts_file, "JSONL with prompt or turns per line");
+        command->add_option("--prompts", config.run.prompts_file,
+                            "prompts, chat messages or turns: JSONL or a JSON array; - = standard input");
     prompts->required();
     add_spec_list(*command, "--heads,--head", options->heads,
                   "head specs with --drafter and --tree; key=value after a comma continues the previous "

@@ -60,7 +60,12 @@ std::string known_heads() {
 }
 
 void add_template_options(CLI::App& command, RunConfig& config) {
-    command.add_flag("--raw", config.raw, "no chat template");
+    command.add_flag("--raw", config.raw,
+                     "no chat template: prompts are sent as they are, control tokens included");
+    command.add_option("--template", config.template_switches,
+                       "KEY=VALUE, a variable of the chat template (repeatable), e.g. enable_thinking=false; "
+                       "date=today or date=YYYY-MM-DD sets the day that a template writes (default: "
+                       "2024-07-26)");
     command.add_option("--system", config.system,
                        "system turn of every conversation (default: the chat template's own, if any)");
 }
@@ -122,7 +127,8 @@ void check_heads_used(const CLI::App& command, const std::vector<std::string>& d
 void add_prompt_options(CLI::App& command, RunConfig& config) {
     auto* prompt = command.add_option("--prompt", config.prompt, "one prompt");
     auto* prompts =
-        command.add_option("--prompts", config.prompts_file, "JSONL with prompt or turns per line");
+        command.add_option("--prompts", config.prompts_file,
+                           "prompts, chat messages or turns: JSONL or a JSON array; - = standard input");
     prompts->excludes(prompt);
     command.add_option("--limit", config.limit, "conversations taken from the file (0 = all)")
         ->needs(prompts);

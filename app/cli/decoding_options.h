@@ -27,7 +27,7 @@ void join_drafters(std::vector<std::string>& pieces);
 void check_heads_used(const CLI::App& command, const std::vector<std::string>& drafters);
 /// Adds --prompt, --prompts, --limit and --balanced.
 void add_prompt_options(CLI::App& command, RunConfig& config);
-/// Adds --raw and --system.
+/// Adds --raw, --template and --system.
 void add_template_options(CLI::App& command, RunConfig& config);
 /// Adds --temperature, --top-p, --top-k, --seed, --max-new and --context.
 void add_sampling_options(CLI::App& command, RunConfig& config);

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -143,6 +145,17 @@ std::string suggestion(const CLI::App& program, const std::vector<std::string>& 
     return known.empty() ? std::string() : did_you_mean(misspelt->substr(0, misspelt->find('=')), known);
 }
 
+/// Refuses nan and inf for every number of a command.
+void require_finite(CLI::App& command) {
+    const auto check = [](const std::string& text) {
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        return *end != 0 || std::isfinite(value) ? std::string() : text + ": must be a finite number";
+    };
+    for (CLI::Option* option : command.get_options())
+        if (option->get_type_name().starts_with("FLOAT")) option->check(CLI::Validator(check, ""));
+}
+
 /// Prints one line with the command line's error and a pointer to its help. Returns the exit code.
 int report_usage(const CLI::App& program, const CLI::ParseError& wrong) {
     const std::vector<std::string> unknown = unknown_arguments(program);
@@ -198,6 +211,7 @@ int run_program(int argc, char** argv) {
     Action action = open_window;
     for (const Subcommand& subcommand : subcommands) subcommand.add(program, action);
     expand_home_in_paths(program);
+    for (CLI::App* command : program.get_subcommands({})) require_finite(*command);
     try {
         program.parse(argc, argv);
     } catch (const CLI::Success& requested) {  // --help, --version

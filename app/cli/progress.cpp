@@ -1,20 +1,52 @@
 #include "app/cli/progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 
 namespace draftscope::cli {
 
+namespace {
+
+std::size_t terminal_columns() {
+    winsize size{};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/// Returns whether a carriage return lets the next line replace this one.
+bool rewrites_lines() {
+    const char* const term = std::getenv("TERM");
+    return isatty(STDERR_FILENO) == 1 && term != nullptr && *term != 0 && std::string_view(term) != "dumb";
+}
+
+}  // namespace
+
+std::string progress_line(double fraction, const std::string& what, std::size_t columns) {
+    std::string line = what + " ...";
+    if (fraction >= 0) {
+        constexpr std::size_t width = 24;
+        const auto filled = static_cast<std::size_t>(std::clamp(fraction, 0.0, 1.0) * width);
+        line = fmt::format("{:3.0f}% {}", 100.0 * fraction, what);
+        if (width + 2 + line.size() < columns)
+            line = fmt::format("[{}{}] {}", std::string(filled, '#'), std::string(width - filled, '.'), line);
+    }
+    std::size_t end = 0;
+    for (std::size_t used = 1; end < line.size() && used < columns; ++used)
+        end += next_utf8(std::string_view(line).substr(end)).length;
+    line.resize(end);
+    return line;
+}
+
 ProgressBar::ProgressBar(bool wanted, TimeNs line_interval)
-    : active_(wanted),
-      terminal_(isatty(STDERR_FILENO) == 1),
-      line_interval_(line_interval),
-      last_(monotonic_ns()) {}
+    : active_(wanted), terminal_(rewrites_lines()), line_interval_(line_interval), last_(monotonic_ns()) {}
 
 ProgressBar::~ProgressBar() {
     clear();
@@ -30,25 +62,22 @@ void ProgressBar::update(double fraction, const std::string& what) {
         std::fprintf(stderr, "%s%s\n", share.c_str(), what.c_str());
         return;
     }
-    if (drawn_ && now - last_ < 50 * ns_per_ms) return;
+    if (drawn_ > 0 && now - last_ < 50 * ns_per_ms) return;
     last_ = now;
-    drawn_ = true;
-    if (fraction < 0) {
-        std::fprintf(stderr, "\r\033[K%s ...", what.c_str());
-    } else {
-        constexpr int width = 24;
-        const int filled = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * width);
-        const std::string bar = std::string(filled, '#') + std::string(width - filled, '.');
-        std::fprintf(stderr, "\r\033[K[%s] %3.0f%% %s", bar.c_str(), 100.0 * fraction, what.c_str());
-    }
+    draw(progress_line(fraction, what, terminal_columns()));
+}
+
+/// Overwrites the drawn line, with blanks instead of an escape sequence, and leaves the cursor at its start
+/// for whatever is printed next.
+void ProgressBar::draw(const std::string& line) {
+    const std::size_t rest = drawn_ - std::min(drawn_, line.size());
+    std::fprintf(stderr, "\r%s%*s\r", line.c_str(), static_cast<int>(rest), "");
     std::fflush(stderr);
+    drawn_ = line.size();
 }
 
 void ProgressBar::clear() {
-    if (!drawn_) return;
-    std::fprintf(stderr, "\r\033[K");
-    std::fflush(stderr);
-    drawn_ = false;
+    if (drawn_ > 0) draw("");
 }
 
 }  // namespace draftscope::cli

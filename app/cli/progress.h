@@ -6,7 +6,7 @@
 
 namespace draftscope::cli {
 
-/// A progress bar on stderr, or a line now and then if stderr is no terminal. Writes nothing to stdout.
+/// A progress bar on stderr. Writes a line now and then if stderr is no terminal, or a dumb one.
 class ProgressBar {
   public:
     explicit ProgressBar(bool wanted, TimeNs line_interval = 60 * ns_per_s);
@@ -16,11 +16,16 @@ class ProgressBar {
     void clear();
 
   private:
+    void draw(const std::string& line);
+
     bool active_;
     bool terminal_;
-    bool drawn_ = false;
+    std::size_t drawn_ = 0;  ///< columns of the drawn line
     TimeNs line_interval_;
     TimeNs last_;
 };
+
+/// Returns the bar's line, cut to fewer than `columns` columns.
+std::string progress_line(double fraction, const std::string& what, std::size_t columns);
 
 }  // namespace draftscope::cli

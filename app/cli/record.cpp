@@ -40,6 +40,7 @@ json report_json(const RecordReport& done, const RecordConfig& config) {
             {"rows", info.rows},
             {"generated", done.generated},
             {"complete", info.complete},
+            {"template", info.template_switches},
             {"notes", done.notes},
             {"seconds", done.seconds},
             {"verify_ns", std::move(times)}};

@@ -155,6 +155,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const RunCon
             {"phases", phases_json(snapshot, report.run_id)},
             {"heads", heads_json(snapshot, report.run_id)},
             {"losses", losses},
+            {"template", json::parse(run.config_json, nullptr, false).value("template", "none")},
             {"notes", report.notes}};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ctime>
 #include <string_view>
 
 #include "engine/chat_template/value.h"
@@ -23,5 +24,7 @@ Builtin find_method(Value::value_t type, std::string_view name);
 /// Returns a global function, which ignores its subject; null if unknown. They are range, namespace, dict,
 /// raise_exception and strftime_now, which returns a fixed date.
 Builtin find_function(std::string_view name);
+/// Returns what strftime_now(format) writes on a day.
+Value format_date(const std::tm& date, const Arguments& arguments);
 
 }  // namespace draftscope::jinja

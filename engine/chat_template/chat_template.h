@@ -1,10 +1,13 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/notes.h"
 #include "base/result.h"
 
 namespace draftscope {
@@ -25,17 +28,30 @@ struct BosEosTokens {
 class Tokenizer;
 BosEosTokens bos_eos_tokens(const Tokenizer& tokenizer);
 
+/// Returns the template named "default", else another; a choice or the absence of the default is noted.
+/// `where` names the file, for messages.
+std::string choose_template(const std::map<std::string, std::string>& named, std::string_view where,
+                            Notes& notes);
+
+/// Returns switches of --template, KEY=VALUE each, sorted by key and with "today" as a date. A malformed or
+/// repeated one is bad_input.
+Result<std::vector<std::string>> normalise_switches(std::vector<std::string> switches);
+
 /// A model's chat format: the Jinja template of its file. Templates are rendered with the variables that
-/// Hugging Face's libraries define (messages, add_generation_prompt, tools, bos_token, eos_token).
+/// Hugging Face's libraries define (messages, add_generation_prompt, tools, bos_token, eos_token). Contents
+/// are texts, or lists of typed parts if the template writes only those.
 class ChatTemplate {
   public:
     /// Parses a template. An empty template gives the raw format, which joins the contents and adds nothing.
-    /// A template that cannot render a single question is an error that names the line and suggests --raw.
+    /// A template that does not write the text of a single question is an error that suggests --raw.
     static Result<ChatTemplate> from_source(std::string_view template_text, std::string_view file,
-                                            BosEosTokens tokens = {});
+                                            BosEosTokens tokens = {}, Notes notes = {});
     /// Returns the raw format for a file whose template is unusable; `problem` is the message of
     /// from_source().
     static ChatTemplate raw_with_problem(std::string problem);
+    /// Returns the template with further variables; `switches` are those of normalise_switches(). The
+    /// variable `date` is the day that strftime_now() writes.
+    ChatTemplate with_switches(const std::vector<std::string>& switches) const;
 
     /// Renders a prompt that ends with the header of the assistant's turn; encode it with parse_special =
     /// true. Messages that the template rejects ("roles must alternate") are an error.
@@ -43,11 +59,18 @@ class ChatTemplate {
     bool is_raw() const { return template_ == nullptr; }
     /// Why the file's template cannot be used; empty if it can. Show it unless the user requested raw text.
     const std::string& problem() const { return problem_; }
+    /// Returns what was chosen or is odd: other templates, unused switches, a date, a lost system turn.
+    Notes notes(bool has_system) const;
 
   private:
+    bool writes_date() const;
+
     std::shared_ptr<const jinja::Template> template_;  ///< null for the raw format
-    std::string file_;
+    std::string source_, file_;
     BosEosTokens tokens_;
+    Notes notes_;
+    bool typed_ = false;                                         ///< contents are lists of parts
+    std::vector<std::pair<std::string, std::string>> switches_;  ///< values as JSON
     std::string problem_;
 };
 

@@ -268,12 +268,16 @@ Value date_text(V, A arguments) {
     date.tm_mday = 26;
     date.tm_wday = 5;
     date.tm_yday = 207;
+    return format_date(date, arguments);
+}
+
+}  // namespace
+
+Value format_date(const std::tm& date, const Arguments& arguments) {
     char out[256];
     const std::string format = to_text(arguments.get(0, "format"));
     return std::string(out, std::strftime(out, sizeof out, format.c_str(), &date));
 }
-
-}  // namespace
 
 Builtin find_method(Value::value_t type, std::string_view name) {
     constexpr auto string = Value::value_t::string, object = Value::value_t::object,

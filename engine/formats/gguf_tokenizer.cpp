@@ -62,7 +62,7 @@ Status read_sentence_pieces(const GgufFile& file, TokenizerSpec& spec) {
     DS_ASSIGN(const auto prefix, file.boolean("tokenizer.ggml.add_space_prefix"));
     spec.space_prefix = prefix.value_or(true) ? SpacePrefix::always : SpacePrefix::never;
     DS_ASSIGN(const auto add_bos, file.boolean("tokenizer.ggml.add_bos_token"));
-    spec.add_bos = add_bos.value_or(true) && spec.bos != no_token;
+    spec.add_bos = spec.add_bos_to_chat = add_bos.value_or(true) && spec.bos != no_token;
     return {};
 }
 
@@ -111,6 +111,7 @@ Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file, Notes& notes) {
         DS_ASSIGN(const PreTokenizer splitter, PreTokenizer::create(spec.pre, spec.file));
         spec.add_bos = splitter.adds_bos_by_default() && spec.bos != no_token;
     }
+    spec.add_bos_to_chat = spec.add_bos;
     return spec;
 }
 

@@ -25,32 +25,64 @@ std::string display_name(const std::string& folder) {
     return path.filename().string();
 }
 
-/// The default template in a list of named templates.
-std::string default_template(const Json& templates) {
-    for (const Json& entry : templates) {
-        if (!entry.is_object() || entry.value("name", Json()) != "default") continue;
-        const auto text = entry.find("template");
-        if (text != entry.end() && text->is_string()) return text->get<std::string>();
-    }
+using NamedTemplates = std::map<std::string, std::string>;
+
+/// Reads the templates of a JSON file's chat_template: a string, a list of {name, template} or a mapping.
+Status read_json_templates(const fs::path& path, NamedTemplates& out) {
+    DS_ASSIGN(const auto file, JsonFile::read_if_present(path.string()));
+    const Json* found = file ? file->find("chat_template") : nullptr;
+    if (found == nullptr) return {};
+    if (found->is_string()) out["default"] = found->get<std::string>();
+    if (found->is_object())
+        for (const auto& [name, text] : found->items())
+            if (text.is_string()) out[name] = text.get<std::string>();
+    if (found->is_array())
+        for (const Json& entry : *found) {
+            const Json name = entry.is_object() ? entry.value("name", Json()) : Json();
+            const Json text = entry.is_object() ? entry.value("template", Json()) : Json();
+            if (name.is_string() && text.is_string()) out[name.get<std::string>()] = text.get<std::string>();
+        }
+    if (found->is_structured() || found->is_string()) return {};
+    return file->field_error("chat_template", "a string or a list");
+}
+
+Status read_jinja_file(const fs::path& path, const std::string& name, NamedTemplates& out) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(path, ignored)) return {};
+    std::ifstream file(path, std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    if (!file || (!text && file.peek() != EOF)) return bad_input("{}: cannot be read", path.string());
+    out[name] = text.str();
     return {};
 }
 
-Result<std::string> read_template(const fs::path& root) {
+/// Returns the chat template that transformers would use, and says so if there is a choice: .jinja files
+/// come before the tokenizer's settings, and those before the settings of processors.
+Result<std::string> read_template(const fs::path& root, Notes& notes) {
+    NamedTemplates own;
     std::error_code ignored;
-    const fs::path template_path = root / "chat_template.jinja";
-    if (fs::exists(template_path, ignored)) {
-        std::ifstream file(template_path, std::ios::binary);
-        std::stringstream text;
-        text << file.rdbuf();
-        if (!file || !text) return bad_input("{}: cannot be read", template_path.string());
-        return text.str();
+    for (const auto& entry : fs::directory_iterator(root / "additional_chat_templates", ignored))
+        if (entry.path().extension() == ".jinja")
+            DS_TRY(read_jinja_file(entry.path(), entry.path().stem().string(), own));
+    DS_TRY(read_jinja_file(root / "chat_template.jinja", "default", own));
+    std::string from = own.contains("default") ? "chat_template.jinja" : "additional_chat_templates";
+    for (const char* file : {"tokenizer_config.json", "chat_template.json", "processor_config.json"}) {
+        NamedTemplates other;
+        DS_TRY(read_json_templates(root / file, other));
+        if (other.empty()) continue;
+        if (own.empty()) {
+            own = std::move(other);
+            from = file;
+            if (from != "tokenizer_config.json")
+                add_note(notes, "{}: the chat template is that of {}", root.string(), from);
+        } else if (const auto a = own.find("default"), b = other.find("default");
+                   a != own.end() && b != other.end() && a->second != b->second) {
+            add_note(notes, "{}: {} and {} hold different chat templates; that of {} is used", root.string(),
+                     from, file, from);
+        }
     }
-    DS_ASSIGN(const auto settings, JsonFile::read_if_present((root / "tokenizer_config.json").string()));
-    const Json* found = settings ? settings->find("chat_template") : nullptr;
-    if (found == nullptr) return std::string();
-    if (found->is_array()) return default_template(*found);
-    if (!found->is_string()) return settings->field_error("chat_template", "a string or a list");
-    return found->get<std::string>();
+    return choose_template(own, root.string() + "/" + from, notes);
 }
 
 /// Returns the type of the largest part of the weights.
@@ -97,8 +129,9 @@ Result<ModelFile> open_hf_folder(const std::string& folder) {
     DS_TRY(fit_to_embedding(spec, out.config.vocab));
     DS_ASSIGN(out.tokenizer, Tokenizer::create(std::move(spec)));
     // An unusable template does not prevent opening: raw prompts need none.
-    DS_ASSIGN(const std::string source, read_template(root));
-    auto chat = ChatTemplate::from_source(source, folder, bos_eos_tokens(*out.tokenizer));
+    Notes notes;
+    DS_ASSIGN(const std::string source, read_template(root, notes));
+    auto chat = ChatTemplate::from_source(source, folder, bos_eos_tokens(*out.tokenizer), std::move(notes));
     out.chat = chat.ok() ? std::move(chat).value() : ChatTemplate::raw_with_problem(chat.error().message);
     out.quantisation = dominant_type(*out.weights);
     return out;

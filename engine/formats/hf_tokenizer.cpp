@@ -396,6 +396,13 @@ Result<TokenizerSpec> read_hf_tokenizer(const std::string& folder, const JsonFil
         if (end != no_token && std::count(spec.eos.begin(), spec.eos.end(), end) == 0)
             spec.eos.push_back(end);
         if (spec.bos == no_token) spec.bos = named_token(*settings, "bos_token", reader);
+        DS_ASSIGN(const auto wanted, settings->boolean("add_bos_token"));
+        if (wanted && spec.bos != no_token && *wanted != spec.add_bos)
+            spec.bos_note = fmt::format(
+                "{}: add_bos_token is {}, but the post_processor of tokenizer.json puts {} token in front of "
+                "a text; prompts of --raw have {}, as in transformers 5",
+                settings->path(), *wanted, spec.add_bos ? "a beginning-of-text" : "no",
+                spec.add_bos ? "it" : "none");
     }
     add_known_eos(spec);
     return reader.release_spec();

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/formats/gguf.h"
@@ -29,8 +30,17 @@ const TensorType* dominant_type(const GgufFile& file) {
 
 /// An unusable template does not prevent opening: raw prompts need none.
 Status read_chat(const GgufFile& file, ModelFile& out) {
-    DS_ASSIGN(const auto source, file.text("tokenizer.chat_template"));
-    auto chat = ChatTemplate::from_source(source.value_or(""), file.path(), bos_eos_tokens(*out.tokenizer));
+    constexpr std::string_view key = "tokenizer.chat_template";
+    std::map<std::string, std::string> named;
+    DS_ASSIGN(const auto source, file.text(key));
+    if (source && !source->empty()) named["default"] = *source;
+    const nlohmann::json others = file.values_below(fmt::format("{}.", key));
+    for (const auto& [name, text] : others.items())
+        if (text.is_string()) named[name] = text.get<std::string>();
+    Notes notes;
+    const std::string chosen = choose_template(named, file.path(), notes);
+    auto chat =
+        ChatTemplate::from_source(chosen, file.path(), bos_eos_tokens(*out.tokenizer), std::move(notes));
     out.chat = chat.ok() ? std::move(chat).value() : ChatTemplate::raw_with_problem(chat.error().message);
     return {};
 }

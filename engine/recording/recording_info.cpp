@@ -150,6 +150,16 @@ Status read_prompts(const JsonFile& file, RecordingInfo& info) {
     return {};
 }
 
+Status read_switches(const JsonFile& file, RecordingInfo& info) {
+    const Json* list = file.find("template");
+    if (list == nullptr) return {};
+    for (const Json& one : list->is_array() ? *list : Json::array({nullptr})) {
+        if (!one.is_string()) return file.field_error("template", "a list of texts KEY=VALUE");
+        info.template_switches.push_back(one.get<std::string>());
+    }
+    return {};
+}
+
 Status read_shard(const JsonFile& file, RecordingInfo& info) {
     DS_ASSIGN(const auto shard, file.object("shard"));
     if (!shard) return {};
@@ -194,6 +204,9 @@ Result<RecordingInfo> read_recording_info(const std::string& path) {
     DS_ASSIGN(info.max_new, file.required_count("max_new", 1 << 24));
     DS_ASSIGN(info.ignore_eos, flag(file, "ignore_eos", false));
     DS_ASSIGN(info.raw, flag(file, "raw", false));
+    DS_TRY(read_switches(file, info));
+    DS_ASSIGN(const auto skipped, file.count("skipped", max_ids));
+    info.skipped = skipped.value_or(0);
     DS_ASSIGN(info.backend, text_or_empty(file, "backend"));
     DS_ASSIGN(info.isa, text_or_empty(file, "isa"));
     DS_ASSIGN(info.precision, text_or_empty(file, "precision"));
@@ -258,6 +271,8 @@ std::string to_json_text(const RecordingInfo& info) {
                          {{"verify_ns", std::move(verify)},
                           {"overhead_ns", info.overhead_ns ? Ordered(*info.overhead_ns) : Ordered()}}},
                         {"prompts", std::move(prompts)}};
+    if (!info.template_switches.empty()) document["template"] = info.template_switches;
+    if (info.skipped > 0) document["skipped"] = info.skipped;
     if (info.shard_count > 1) document["shard"] = {{"index", info.shard_index}, {"count", info.shard_count}};
     return document.dump(1, ' ', false, Ordered::error_handler_t::replace) + "\n";
 }

@@ -49,10 +49,12 @@ struct RecordingInfo {
     Sampling sampling;
     int max_new = 0;
     bool ignore_eos = false;
-    bool raw = false;             ///< no chat template was used
-    std::string backend;          ///< "cpu", "cuda"; "" = unknown, as for the texts below
-    std::string isa;              ///< kernels::to_text(Isa)
-    std::string precision;        ///< of the target's weights
+    bool raw = false;                                 ///< no chat template was used
+    std::vector<std::string> template_switches = {};  ///< of the chat template, KEY=VALUE
+    int skipped = 0;                                  ///< conversations that the model could not take
+    std::string backend;                              ///< "cpu", "cuda"; "" = unknown, as for the texts below
+    std::string isa;                                  ///< kernels::to_text(Isa)
+    std::string precision;                            ///< of the target's weights
     std::vector<int> aux_layers;  ///< layers whose input residual streams form a row of `aux`; empty = no aux
     std::int64_t rows = 0;        ///< N
     bool complete = true;         ///< false = cancelled before the last prompt

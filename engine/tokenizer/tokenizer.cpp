@@ -159,7 +159,8 @@ struct Tokenizer::Impl {
     std::vector<TokenId> eos;
     TokenId bos = no_token;
     TokenId named_eos = no_token;
-    bool add_bos = false;
+    bool add_bos = false, add_bos_to_chat = false;
+    std::string bos_note;
     bool normalises = false;
     std::uint64_t fingerprint = 0;
 };
@@ -273,6 +274,8 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
                       : impl->eos.empty()        ? no_token
                                                  : impl->eos.front();
     impl->add_bos = spec.add_bos;
+    impl->add_bos_to_chat = spec.add_bos_to_chat;
+    impl->bos_note = spec.bos_note;
     return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
 }
 
@@ -339,8 +342,11 @@ TokenId Tokenizer::named_eos() const {
 TokenId Tokenizer::bos() const {
     return impl_->bos;
 }
-bool Tokenizer::add_bos() const {
-    return impl_->add_bos;
+bool Tokenizer::add_bos(bool to_chat) const {
+    return to_chat ? impl_->add_bos_to_chat : impl_->add_bos;
+}
+const std::string& Tokenizer::bos_note() const {
+    return impl_->bos_note;
 }
 std::uint64_t Tokenizer::fingerprint() const {
     return impl_->fingerprint;

@@ -55,7 +55,9 @@ struct TokenizerSpec {
     TokenId bos = no_token;
     std::vector<TokenId> eos;      ///< every id that ends a turn
     TokenId named_eos = no_token;  ///< eos_token of chat templates, if the file names one
-    bool add_bos = false;
+    bool add_bos = false;          ///< in front of a raw text
+    bool add_bos_to_chat = false;  ///< in front of a rendered chat that does not begin with it
+    std::string bos_note;          ///< the files disagree on add_bos
     // Override what `pre` implies.
     std::optional<bool> normalises;     ///< normalise text to Unicode NFC first
     std::optional<bool> ignore_merges;  ///< a piece that is a token skips the merges
@@ -93,7 +95,8 @@ class Tokenizer {
     /// The eos_token of chat templates: the token that the file names, else the first of eos().
     TokenId named_eos() const;
     TokenId bos() const;
-    bool add_bos() const;
+    bool add_bos(bool to_chat = false) const;
+    const std::string& bos_note() const;
     /// FNV-1a over tokens, merges and pre-tokenizer name; identifies the vocabulary in artefacts and
     /// recordings.
     std::uint64_t fingerprint() const;

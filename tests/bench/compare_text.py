@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
 """Compares chat templates and tokenizers of published models with the libraries that define them. Every *.jinja file of
-a folder is compared with jinja2 configured as in transformers, every tokenizer.json with `tokenizers`. Needs the Python
-packages transformers, jinja2 and tokenizers, and the files to compare.
+a folder is compared with jinja2 configured as in transformers, with and without system turns, in several turns and with
+a date. Every tokenizer.json is compared with `tokenizers`. What has no files or no Python package is skipped, and said;
+exit code 77 if that is all.
 
 usage: tests/bench/compare_text.py build/release/text_peer FOLDER...
     FOLDER holds *.jinja (llama.cpp's models/templates), or ggml-vocab-*.gguf with their vectors *.inp and *.out (llama.cpp's
     models), or is a model folder with tokenizer.json and config.json
 """
+import datetime
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-import jinja2
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+try:
+    import jinja2
+    from jinja2.ext import loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+except ImportError:
+    sys.exit(print("skipped: the Python package jinja2 is not installed") or 77)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONVERSATIONS = [
@@ -28,6 +33,9 @@ CONVERSATIONS = [
     [["user", "one"], ["system", "late"], ["user", "two"]],
     [["system", "a"], ["user", "b"], ["assistant", "c"]],
 ]
+
+
+DATES = [None, datetime.date(2026, 2, 3)]
 
 
 class Generation(jinja2.ext.Extension):
@@ -47,8 +55,20 @@ class TemplateSays(Exception):
     pass
 
 
-def rendered(source, messages):
-    """Renders as transformers does, with the engine's fixed date and without strftime_now."""
+def rendered(source, messages, date):
+    """Renders as transformers does. Contents are typed parts if a text is lost. Without a date, it is the engine's fixed one,
+    and strftime_now is not defined."""
+    def write(parts, messages):
+        return rendered_as(source, [{"role": r, "content": [{"type": "text", "text": c}] if parts else c}
+                                    for r, c in messages], date)
+    try:
+        parts = "qzprobe" not in write(False, [["user", "qzprobe"]])
+    except Exception:  # a template may raise anything
+        parts = True
+    return write(parts, messages)
+
+
+def rendered_as(source, messages, date):
     def raise_exception(message):
         raise TemplateSays(message)
 
@@ -58,11 +78,10 @@ def rendered(source, messages):
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
     environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = raise_exception
-    if "strftime_now is defined" not in source and "strftime_now" in source:
-        import datetime
-        environment.globals["strftime_now"] = lambda form: datetime.date(2024, 7, 26).strftime(form)
+    if date or "strftime_now is defined" not in source and "strftime_now" in source:
+        environment.globals["strftime_now"] = lambda form: (date or datetime.date(2024, 7, 26)).strftime(form)
     return environment.from_string(source).render(
-        messages=[{"role": r, "content": c} for r, c in messages], add_generation_prompt=True, tools=None, documents=None,
+        messages=messages, add_generation_prompt=True, tools=None, documents=None,
         bos_token="<s>", eos_token="</s>")
 
 
@@ -80,12 +99,13 @@ def compare_templates(peer, files):
     equal = refused = different = 0
     for file in files:
         source = file.read_text(encoding="utf-8")
-        for number, messages in enumerate(CONVERSATIONS):
+        for number, (messages, date) in enumerate((m, d) for d in DATES for m in CONVERSATIONS):
             try:
-                expected, why = rendered(source, messages), ""
+                expected, why = rendered(source, messages, date), ""
             except Exception as error:  # a template may raise anything
                 expected, why = None, f"{type(error).__name__}: {error}"
-            answer = peer.ask({"template": source, "messages": messages, "bos": "<s>", "eos": "</s>"})
+            answer = peer.ask({"template": source, "messages": messages, "bos": "<s>", "eos": "</s>",
+                               "switches": [f"date={date}"] if date else []})
             if expected is None and "error" in answer:
                 refused += 1
             elif expected == answer.get("text"):
@@ -109,7 +129,11 @@ def corpus():
 
 
 def compare_tokenizer(peer, folder):
-    from tokenizers import Tokenizer
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        print(f"skipped: {folder}/tokenizer.json; the Python package tokenizers is not installed")
+        return 0
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     added = [token["content"] for token in json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]]
     texts = list(corpus()) + [t for token in added[:300] for t in (token, f"a{token}b", f" {token} c", f"x {token}{token}")]
@@ -154,7 +178,7 @@ def compare_vectors(peer, files):
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
-    peer, different = Peer(sys.argv[1]), 0
+    peer, different, compared = Peer(sys.argv[1]), 0, 0
     for name in sys.argv[2:]:
         folder = Path(name)
         if (folder / "tokenizer.json").exists():
@@ -165,7 +189,10 @@ def main():
         templates = sorted(folder.glob("*.jinja"))
         if templates:
             different += compare_templates(peer, templates)
-    sys.exit(1 if different else 0)
+        compared += len(templates) + (folder / "tokenizer.json").exists()
+        if not templates and not (folder / "tokenizer.json").exists():
+            print(f"skipped: {folder} has no *.jinja and no tokenizer.json")
+    sys.exit(1 if different else 0 if compared else 77)
 
 
 if __name__ == "__main__":

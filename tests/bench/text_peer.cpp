@@ -1,6 +1,7 @@
 // Converts text to ids and messages to prompts with the engine, for compare_text.py. It reads one JSON
 // request per line from stdin and writes one JSON answer per line to stdout.
-// - Request {"template": "...", "messages": [["user", "..."]], "bos": "<s>", "eos": "</s>"}: answer
+// - Request {"template": "...", "messages": [["user", "..."]], "bos": "<s>", "eos": "</s>",
+//   "switches": ["KEY=VALUE"]}: answer
 //   {"text": "..."}
 // - Request {"model": "FILE.gguf or folder with tokenizer.json", "texts": [...]}: answer {"ids": [[...]],
 //   "plain": [[...]]}
@@ -26,7 +27,8 @@ Result<Json> render(const Json& request) {
                                   {request["bos"].get<std::string>(), request["eos"].get<std::string>()}));
     std::vector<ChatMessage> messages;
     for (const Json& turn : request["messages"]) messages.push_back({turn[0], turn[1]});
-    DS_ASSIGN(const std::string text, chat.render(messages));
+    DS_ASSIGN(const auto switches, normalise_switches(request.value("switches", std::vector<std::string>())));
+    DS_ASSIGN(const std::string text, chat.with_switches(switches).render(messages));
     return Json{{"text", text}};
 }
 

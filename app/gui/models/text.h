@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app/gui/models/ui_state.h"
+#include "base/utf8.h"
 #include "capture/capture.h"
 
 /// Model of the Text panel: the tokens of one prompt and its output, each with its origin.
@@ -62,8 +63,8 @@ struct TextRun {
     bool line_end = false;  ///< ends with a line end, shown as a mark
 };
 /// Breaks pieces into lines. `measure(text)` returns a text's width. Lines break at line ends and before
-/// words that do not fit in `width`, also inside a piece. A word of several pieces is not split; a word wider
-/// than `width` overflows. The space at a break is not shown.
+/// words that do not fit in `width`, also inside a piece. A word wider than `width` breaks between its
+/// pieces, or between the characters of a piece. The space at a break is not shown.
 template <typename Measure>
 std::vector<TextRun> lay_out_text(const std::vector<TextPiece>& pieces, float width, Measure measure);
 
@@ -137,22 +138,45 @@ class TextFlow {
     void put(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
         const bool space = text(piece)[first] == ' ';
         TextRun run{piece, first, end - first, x_, measure_range(piece, first, end), line_, false};
-        if (x_ + run.width > width_ && x_ > 0) {
+        // The first break moves the whole word, the second divides it.
+        for (int breaks = 0; breaks < 2 && x_ + run.width > width_ && x_ > 0; ++breaks) {
             if (space) word_start_ = runs_.size();
             wrap();
             if (space) drop_space(run);
-            run.x = x_;
-            run.line = line_;
         }
-        if (same_run(piece, run.first)) {
-            runs_.back().count += run.count;
-            runs_.back().width += run.width;
+        std::uint32_t at = run.first;
+        while (run.width > width_ - x_) {
+            const std::uint32_t fitting = fit(piece, at, end);
+            if (fitting == end) break;
+            append(piece, at, fitting, measure_range(piece, at, fitting), space);
+            next_line();
+            at = fitting;
+            run.width = measure_range(piece, at, end);
+        }
+        append(piece, at, end, run.width, space);
+    }
+    /// Returns the end of the characters that fit on the line, at least one.
+    std::uint32_t fit(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
+        float used = 0;
+        for (std::uint32_t at = first; at < end;) {
+            const std::string_view rest = std::string_view(text(piece)).substr(at, end - at);
+            const auto next = at + static_cast<std::uint32_t>(drawn_character_length(rest));
+            used += measure_range(piece, at, next);
+            if (x_ + used > width_) return at == first ? next : at;
+            at = next;
+        }
+        return end;
+    }
+    void append(std::uint32_t piece, std::uint32_t first, std::uint32_t end, float width, bool space) {
+        if (same_run(piece, first)) {
+            runs_.back().count += end - first;
+            runs_.back().width += width;
             if (space) word_start_ = runs_.size();
         } else {
             if (space) word_start_ = runs_.size();
-            runs_.push_back(run);
+            runs_.push_back({piece, first, end - first, x_, width, line_, false});
         }
-        x_ = run.x + run.width;
+        x_ += width;
     }
 
     const std::vector<TextPiece>& pieces_;

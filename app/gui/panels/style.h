@@ -16,11 +16,8 @@ struct Style {
     float em = 16;              ///< body text size in pixels; the unit of all lengths
 
     ImU32 phase(int phase_id) const;
-    /// Returns true if both fonts used for tokens have the character.
-    bool has_glyph(char32_t code) const {
-        return code <= IM_UNICODE_CODEPOINT_MAX && ui->IsGlyphInFont(static_cast<ImWchar>(code)) &&
-               mono->IsGlyphInFont(static_cast<ImWchar>(code));
-    }
+    /// Returns true if both fonts used for tokens have the character; logs the first that lacks one.
+    bool has_glyph(char32_t code) const;
 };
 
 /// Converts 0xRRGGBB and alpha 0..1 to ImGui's format.

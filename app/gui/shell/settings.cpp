@@ -60,6 +60,15 @@ class Reader {
         else
             problems_.push_back(path(key) + ": neither true nor false");
     }
+    void read(const char* key, std::vector<std::string>& target) {
+        const json* value = find(key);
+        if (value == nullptr) return;
+        const auto is_text = [](const json& one) { return one.is_string(); };
+        if (value->is_array() && std::all_of(value->begin(), value->end(), is_text))
+            target = value->get<std::vector<std::string>>();
+        else
+            problems_.push_back(path(key) + ": not a list of texts");
+    }
     template <typename T>
     void read(const char* key, T& target, double min_value, double max_value) {
         const json* value = find(key);
@@ -114,6 +123,7 @@ void for_session_fields(Config& config, Access& access) {
     access.read("baseline", config.baseline, 0, any_count);
     access.read("calibration_rounds", config.calibration_rounds, 0, any_count);
     access.read("raw", config.raw);
+    access.read("template", config.template_switches);
     access.read("ignore_eos", config.ignore_eos);
 }
 

@@ -7,6 +7,9 @@
 #include <filesystem>
 #include <vector>
 
+#include "app/gui/models/fonts.h"
+#include "base/notes.h"
+
 namespace draftscope {
 namespace {
 
@@ -20,20 +23,12 @@ ImFont* load_font(const std::string& path) {
     return ImGui::GetIO().Fonts->AddFontFromFileTTF(path.c_str(), 0.0f, &config);
 }
 
-/// Merges a system font, if installed, for scripts that the shipped fonts lack.
-void merge_fallbacks() {
-    static constexpr const char* candidates[] = {
-        "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc",
-        "/usr/share/fonts/noto-cjk/NotoSansCJK-Regular.ttc",
-        "/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf",
-    };
-    for (const char* path : candidates) {
-        std::error_code error;
-        if (!std::filesystem::is_regular_file(path, error)) continue;
+/// Merges system fonts for scripts that the shipped fonts lack.
+void merge_fallbacks(const std::vector<std::string>& fonts) {
+    for (const std::string& path : fonts) {
         ImFontConfig config;
         config.MergeMode = true;
-        ImGui::GetIO().Fonts->AddFontFromFileTTF(path, 0.0f, &config);
-        return;
+        ImGui::GetIO().Fonts->AddFontFromFileTTF(path.c_str(), 0.0f, &config);
     }
 }
 
@@ -194,18 +189,27 @@ std::string find_assets() {
     return "";
 }
 
+bool Style::has_glyph(char32_t code) const {
+    if (code <= IM_UNICODE_CODEPOINT_MAX && ui->IsGlyphInFont(static_cast<ImWchar>(code)) &&
+        mono->IsGlyphInFont(static_cast<ImWchar>(code)))
+        return true;
+    if (const std::string notice = missing_font_notice(code); !notice.empty()) say_notes({notice});
+    return false;
+}
+
 void load_fonts(Style& style, const std::string& assets) {
     const std::string folder = assets + "/fonts/";
+    const std::vector<std::string> fallbacks = find_script_fonts(font_folders());
     style.ui = load_font(folder + "Inter-Regular.otf");
     if (style.ui == nullptr) style.ui = ImGui::GetIO().Fonts->AddFontDefaultVector();
-    merge_fallbacks();
+    merge_fallbacks(fallbacks);
     style.ui_bold = load_font(folder + "Inter-SemiBold.otf");
     if (style.ui_bold == nullptr) style.ui_bold = style.ui;
     style.mono = load_font(folder + "JetBrainsMono-Regular.ttf");
     if (style.mono == nullptr)
         style.mono = style.ui;
     else
-        merge_fallbacks();
+        merge_fallbacks(fallbacks);
 }
 
 void apply_theme(Style& style, ThemeId theme, float scale) {

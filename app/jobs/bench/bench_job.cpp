@@ -80,6 +80,9 @@ class Bench {
                 discard_unfinished(r, b);
             }
         if (!report_.cancelled) file_.release_earlier();
+        if (!report_.cancelled && report_.finished_conversations == 0)
+            return bad_input("--prompts {}: no prompt could be decoded; {}", config_.run.prompts_file,
+                             report_.notes.empty() ? "" : report_.notes.back());
         RunReport stored;
         file_.close(stored);
         report_.capture = stored.capture;
@@ -330,7 +333,8 @@ class Bench {
         const std::size_t first = block * report_.block;
         const auto end = std::min(first + report_.block, first_prompt_.size() - 1);
         for (std::size_t c = first; c < end; ++c) {
-            const bool whole = !report_.cancelled || finished_by_all(c);
+            // A conversation of which no method decoded anything was skipped.
+            const bool whole = report_.cancelled ? finished_by_all(c) : finished_[0][first_prompt_[c]];
             if (whole && repetition == 0) ++report_.finished_conversations;
             if (whole) continue;
             for (int turn = 0; turn < static_cast<int>(finished_.size()); ++turn)

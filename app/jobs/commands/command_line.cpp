@@ -84,6 +84,7 @@ std::string to_command_line(const RunConfig& config, DrafterTraits drafter) {
     text("--tier", config.tier, defaults.tier);
     flag("--ignore-eos", config.ignore_eos);
     flag("--raw", config.raw);
+    for (const std::string& one : config.template_switches) line += " --template " + quoted(one);
     text("--system", config.system, defaults.system);
     if (!config.prompts_file.empty()) {
         line += " --prompts " + quoted(config.prompts_file);

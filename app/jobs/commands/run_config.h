@@ -46,7 +46,8 @@ struct RunConfig {
     bool pin = false;        ///< pin each worker thread to a CPU
     std::string tier = "0";  ///< 0, 1, 2, 3: depth of the measurement (profiler/cupti/tier.h)
     bool ignore_eos = false;
-    bool raw = false;          ///< no chat template
+    bool raw = false;                            ///< no chat template
+    std::vector<std::string> template_switches;  ///< KEY=VALUE, variables of the chat template
     std::string system;        ///< system turn of every conversation; "" = the chat template's own, if any
     std::string prompt;        ///< one prompt, or ...
     std::string prompts_file;  ///< ... JSONL, or the folder of a recording

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -20,6 +21,7 @@ using SharedRecording = std::shared_ptr<const DecodeRecording>;
 std::string common_part(RecordingInfo info) {
     info.prompts.clear();
     info.rows = 0;
+    info.skipped = 0;
     info.verify_ns.clear();
     info.overhead_ns.reset();
     info.shard_index = info.shard_count = 1;
@@ -98,9 +100,12 @@ Result<std::size_t> copy_conversations(const std::vector<SharedRecording>& shard
     for (const SharedRecording& shard : shards) cursors.push_back({conversation_of_prompts(shard->info())});
     std::int64_t place = 0;
     std::size_t copied = 0;
-    for (std::size_t s = 0; cursors[s].prompt < cursors[s].conversations.size();
+    const bool uneven = std::ranges::any_of(shards, [](const auto& one) { return one->info().skipped > 0; });
+    const auto ended = [](const Cursor& at) { return at.prompt == at.conversations.size(); };
+    for (std::size_t s = 0; uneven ? !std::ranges::all_of(cursors, ended) : !ended(cursors[s]);
          s = (s + 1) % shards.size()) {
         Cursor& at = cursors[s];
+        if (ended(at)) continue;
         const std::size_t conversation = at.conversations[at.prompt];
         for (; at.prompt < at.conversations.size() && at.conversations[at.prompt] == conversation;
              ++at.prompt)
@@ -108,7 +113,7 @@ Result<std::size_t> copy_conversations(const std::vector<SharedRecording>& shard
         ++copied;
     }
     for (std::size_t s = 0; s < shards.size(); ++s)
-        if (cursors[s].prompt < cursors[s].conversations.size())
+        if (!ended(cursors[s]))
             return bad_input(
                 "{} has more conversations than its shard of the whole; the recordings are of "
                 "different prompts",
@@ -125,6 +130,7 @@ Result<std::size_t> pool_recordings(const std::string& out, const std::vector<st
     RecordingInfo info = first.info();
     info.prompts.clear();
     info.rows = 0;
+    for (std::size_t s = 1; s < shards.size(); ++s) info.skipped += shards[s]->info().skipped;
     info.shard_index = info.shard_count = 1;
     DS_ASSIGN(const auto writer, RecordingWriter::create(out, info, false));
     DS_ASSIGN(const std::size_t conversations, copy_conversations(shards, *writer));

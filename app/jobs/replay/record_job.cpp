@@ -61,17 +61,17 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     run_config.drafter = plain_drafter;
     run_config.head = full_head_id;
     DS_ASSIGN(const ResolvedRun run, resolve_run(run_config));
-    DS_ASSIGN(const PromptSet prompts, read_prompts(run.config));
-    const std::vector<Conversation>& conversations = prompts.conversations;
+    DS_ASSIGN(PromptSet prompts, read_prompts(run.config));
+    std::vector<Conversation>& conversations = prompts.conversations;
     if (run.config.threads == 0) say_notes(thread_limit_notes());
     const auto exec = kernels::make_cpu_exec(run.config.threads > 0 ? run.config.threads : default_threads());
     DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
     DS_ASSIGN(const auto target, Target::load(run.config.model, *exec, run.precision, hooks.on_progress,
                                               cache, run.config.context));
     if (target->tokenizer() == nullptr) return bad_input("--model {}: has no tokenizer", run.config.model);
-    if (const std::string& problem = target->chat().problem(); !run.config.raw && !problem.empty())
-        return bad_input("{}", problem);
-    DS_TRY(ConversationFeed::check(*target, conversations, run.config.raw));
+    DS_ASSIGN(const ChatTemplate chat, choose_chat(*target, run.config, conversations, prompts.notes));
+    DS_ASSIGN(const std::vector<int> skipped,
+              ConversationFeed::drop_unusable(*target, chat, conversations, false, prompts.notes));
 
     RecordingInfo info;
     info.source = config.source;
@@ -80,6 +80,8 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     info.max_new = run.config.max_new;
     info.ignore_eos = run.config.ignore_eos;
     info.raw = run.config.raw;
+    info.template_switches = run.config.template_switches;
+    info.skipped = static_cast<int>(skipped.size());
     info.shard_index = run.config.shard.index;
     info.shard_count = run.config.shard.count;
     info.backend = "cpu";
@@ -92,8 +94,8 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     feed_hooks.on_progress = hooks.on_progress;
     ConversationFeed feed(
         *target, conversations,
-        {.raw = run.config.raw, .suite = std::filesystem::path(run.config.prompts_file).stem().string()},
-        feed_hooks, "recording prompt");
+        {.chat = chat, .suite = std::filesystem::path(run.config.prompts_file).stem().string()}, feed_hooks,
+        "recording prompt");
     const std::map<int, std::string> hashes = prompt_hashes(conversations);
     RecordOptions options;
     options.hash = [&](const PromptInput& prompt) { return hashes.at(*prompt.ordinal); };
@@ -113,6 +115,7 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
                                              config.out, writer->prompts())};
     }
     report.seconds = seconds(monotonic_ns() - start);
+    append_notes(report.notes, feed.notes());
     if (writer->prompts() == 0) return Error{ErrorKind::cancelled, "stopped before the first token"};
     if (config.times && writer->info().complete) {
         hooks.report(-1, "measuring verification");

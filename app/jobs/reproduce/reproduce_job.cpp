@@ -103,15 +103,22 @@ class Reproduction {
             }
         std::string lines;
         for (const std::string& path : paths) {
-            DS_ASSIGN(const auto conversations, read_prompt_file(path, 0, false));
+            Notes notes;
+            DS_ASSIGN(const auto conversations, read_prompt_file(path, 0, false, &notes));
+            say_notes(notes);
             for (const Conversation& one : conversations) {
                 const auto task = find_task(one.category);
                 if (!task) continue;
                 int& count = report_.conversations[*task];
                 if (config_.limit > 0 && count == config_.limit) continue;
                 ++count;
-                const nlohmann::json line = {
-                    {"id", one.id}, {"category", one.category}, {"turns", one.turns}};
+                nlohmann::json line = {{"id", one.id}, {"category", one.category}, {"turns", one.turns}};
+                line["system"] = one.system;
+                for (const ChatMessage& message : one.history)
+                    line["messages"].push_back({{"role", message.role}, {"content", message.content}});
+                for (const std::string& turn : one.turns)
+                    if (!one.history.empty())
+                        line["messages"].push_back({{"role", "user"}, {"content", turn}});
                 lines += line.dump() + "\n";
             }
         }

@@ -1,11 +1,13 @@
 #include "app/jobs/resolve/resolve.h"
 
+#include <cmath>
 #include <filesystem>
 #include <set>
 
 #include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/resolve/hub_cache.h"
 #include "app/jobs/run/numerics.h"
+#include "app/jobs/run/prompt_file.h"
 #include "app/jobs/run/run_job.h"
 #include "base/did_you_mean.h"
 #include "engine/draft/drafter_files.h"
@@ -255,9 +257,9 @@ Status resolve_numbers(ResolvedRun& run) {
     if (config.threads < 0 || config.threads > 1024) {
         return bad_input("--threads {}: must be 1 to 1024 (0 = all cores)", config.threads);
     }
-    if (config.temperature < 0)
-        return bad_input("--temperature {}: must not be negative", config.temperature);
-    if (config.top_p <= 0 || config.top_p > 1)
+    if (!(config.temperature >= 0) || std::isinf(config.temperature))
+        return bad_input("--temperature {}: must be a finite number of 0 or more", config.temperature);
+    if (!(config.top_p > 0 && config.top_p <= 1))
         return bad_input("--top-p {}: must be in (0, 1]", config.top_p);
     if (config.top_k < 0) return bad_input("--top-k {}: must not be negative", config.top_k);
     if (config.limit < 0) return bad_input("--limit {}: must not be negative", config.limit);
@@ -268,7 +270,8 @@ Status resolve_numbers(ResolvedRun& run) {
     }
     if (config.prompt.empty() && config.prompts_file.empty())
         return bad_input("nothing to decode: give --prompt TEXT or --prompts FILE.jsonl");
-    if (!config.prompts_file.empty() && !file_exists(config.prompts_file)) {
+    if (!config.prompts_file.empty() && config.prompts_file != standard_input &&
+        !file_exists(config.prompts_file)) {
         return bad_input("--prompts {}: no such file", config.prompts_file);
     }
     return {};
@@ -288,6 +291,7 @@ Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
     ResolvedRun run;
     run.config = config;
     DS_ASSIGN(run.tier, parse_tier(config.tier));
+    DS_ASSIGN(run.config.template_switches, normalise_switches(config.template_switches));
     DS_TRY(resolve_numbers(run));
     if (run.auto_tree && replay)
         return bad_input("--tree {}: is measured on a live run; name a tree, e.g. --tree chain=3",

@@ -45,7 +45,7 @@ Status choose_tree(RunPlan& plan, ModelCache& models, DebugGate& gate, const Run
     if (!info.drafts) return {};
     if (!models.drafter().uses_head()) run.head_candidates.clear();
     TreeAutotuner pilot({models.target(), models.drafter(), models.exec(),
-                         plan.decode_options(models.shadows()), run.config.raw, info.chains_only},
+                         plan.decode_options(models.shadows()), plan.chat, info.chains_only},
                         plan.conversations, gate, hooks);
     const auto use = [&](std::size_t h) -> Result<AutotuneHead> {
         run.head = run.head_candidates[h].spec;

@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/log.h"
+#include "base/notes.h"
 #include "engine/recording/record_decode.h"
 
 namespace draftscope {
@@ -24,6 +24,37 @@ Status check_recorded_target(const DecodeRecording& recording, const Target& tar
 
 }  // namespace
 
+Result<ChatTemplate> choose_chat(const Target& target, const RunConfig& config,
+                                 const std::vector<Conversation>& conversations, Notes& notes) {
+    const bool recorded = !conversations.empty() && conversations.front().recording;
+    const bool switched = !config.template_switches.empty();
+    if (config.raw && switched)
+        return bad_input("--template {}: --raw uses no chat template; use one of the two",
+                         config.template_switches.front());
+    if (!config.raw && !target.chat().problem().empty()) return bad_input("{}", target.chat().problem());
+    if (recorded) return ChatTemplate();
+    if (!config.raw && !target.chat().is_raw()) {
+        ChatTemplate chat = target.chat().with_switches(config.template_switches);
+        append_notes(notes, chat.notes(std::ranges::any_of(
+                                conversations, [](const Conversation& one) { return !one.system.empty(); })));
+        return chat;
+    }
+    if (!config.raw) {
+        if (switched || !config.system.empty())
+            return bad_input(
+                "{}: {} has no chat template, which would write it; leave it out",
+                switched ? "--template " + config.template_switches.front() : "--system " + config.system,
+                target.path());
+        add_note(notes,
+                 "{}: has no chat template, so prompts are sent as they are, as with --raw; a template may "
+                 "stand in chat_template.jinja or tokenizer_config.json of a folder, or in "
+                 "tokenizer.chat_template of a GGUF file",
+                 target.path());
+    }
+    if (!target.tokenizer()->bos_note().empty()) notes.push_back(target.tokenizer()->bos_note());
+    return ChatTemplate();
+}
+
 ConversationFeed::ConversationFeed(const Target& target, const std::vector<Conversation>& conversations,
                                    Settings settings, const RunHooks& hooks, std::string activity)
     : target_(target),
@@ -34,22 +65,22 @@ ConversationFeed::ConversationFeed(const Target& target, const std::vector<Conve
       end_(conversations.size()) {}
 
 Result<std::vector<TokenId>> ConversationFeed::append_turn(const Target& target, ConversationState& state,
-                                                           bool raw) {
+                                                           const ChatTemplate& chat) {
     if (state.conversation->recording) return state.conversation->recorded_tokens(state.turn);
-    const std::string& user = state.conversation->turns[state.turn];
-    std::vector<TokenId> tokens;
-    if (raw) {
-        state.text += user;
-        tokens = target.tokenizer()->encode(state.text, false);
-    } else {
-        if (const std::string& system = state.conversation->system; state.messages.empty() && !system.empty())
-            state.messages.push_back({"system", system});
-        state.messages.push_back({"user", user});
-        DS_ASSIGN(const std::string text, target.chat().render(state.messages));
-        tokens = target.tokenizer()->encode(text, true);
+    const Conversation& about = *state.conversation;
+    const std::string& user = about.turns[state.turn];
+    if (chat.is_raw() && !(about.system.empty() && about.history.empty()))
+        return bad_input("has a system turn or earlier answers, which only a chat template can write");
+    if (state.messages.empty()) {
+        if (!about.system.empty()) state.messages.push_back({"system", about.system});
+        state.messages.insert(state.messages.end(), about.history.begin(), about.history.end());
     }
+    state.messages.push_back({"user", user});
+    DS_ASSIGN(const std::string text, chat.render(state.messages));
+    std::vector<TokenId> tokens = target.tokenizer()->encode(text, true);
     const TokenId bos = target.tokenizer()->bos();
-    if (target.tokenizer()->add_bos() && bos != no_token && (tokens.empty() || tokens[0] != bos))
+    if (target.tokenizer()->add_bos(!chat.is_raw()) && bos != no_token &&
+        (tokens.empty() || tokens[0] != bos))
         tokens.insert(tokens.begin(), bos);
     const int rows = target.config().vocab;
     for (const TokenId token : tokens) {
@@ -62,26 +93,46 @@ Result<std::vector<TokenId>> ConversationFeed::append_turn(const Target& target,
 }
 
 Result<std::vector<TokenId>> ConversationFeed::first_turn(const Target& target,
-                                                          const Conversation& conversation, bool raw) {
+                                                          const Conversation& conversation,
+                                                          const ChatTemplate& chat) {
     ConversationState state;
     state.conversation = &conversation;
-    return append_turn(target, state, raw);
+    return append_turn(target, state, chat);
 }
 
-Status ConversationFeed::check(const Target& target, const std::vector<Conversation>& conversations,
-                               bool raw) {
+Result<std::vector<int>> ConversationFeed::drop_unusable(const Target& target, const ChatTemplate& chat,
+                                                         std::vector<Conversation>& conversations,
+                                                         bool may_be_empty, Notes& notes) {
     const int context = target.config().context;
     if (!conversations.empty() && conversations.front().recording)
         DS_TRY(check_recorded_target(*conversations.front().recording, target));
-    for (const Conversation& conversation : conversations) {
-        const auto tokens = first_turn(target, conversation, raw);
-        if (!tokens.ok()) return bad_input("prompt {}: {}", conversation.id, tokens.error().message);
-        if (static_cast<int>(tokens->size()) < context) continue;
-        return bad_input(
-            "prompt {}: {} tokens leave no room in the model's context of {}; shorten the prompt",
-            conversation.id, tokens->size(), context);
-    }
-    return {};
+    const std::size_t count = conversations.size();
+    std::vector<int> dropped;
+    std::string first;
+    std::erase_if(conversations, [&](const Conversation& one) {
+        const auto tokens = first_turn(target, one, chat);
+        if (tokens.ok() && static_cast<int>(tokens->size()) < context) return false;
+        if (first.empty())
+            first = fmt::format(
+                "prompt {}: {}", one.id,
+                !tokens.ok()
+                    ? tokens.error().message
+                    : fmt::format("{} tokens leave no room in the model's context of {}; shorten the "
+                                  "prompt",
+                                  tokens->size(), context));
+        dropped.push_back(one.index);
+        return true;
+    });
+    if (dropped.empty()) return dropped;
+    if (conversations.empty() && !may_be_empty) return bad_input("{}", first);
+    add_note(notes, "{} of {} prompts {} skipped; {}{}", dropped.size(), count,
+             dropped.size() == 1 ? "is" : "are", dropped.size() == 1 ? "" : "the first, ", first);
+    return dropped;
+}
+
+void ConversationFeed::note(std::string text) {
+    say_notes({text});
+    notes_.push_back(std::move(text));
 }
 
 Result<PromptInput> ConversationFeed::make_input(ConversationState& state) {
@@ -92,7 +143,7 @@ Result<PromptInput> ConversationFeed::make_input(ConversationState& state) {
     input.turn = state.turn;
     input.ordinal = state.first_ordinal + state.turn;
     input.text = state.conversation->turns[state.turn];
-    DS_ASSIGN(input.tokens, append_turn(target_, state, settings_.raw));
+    DS_ASSIGN(input.tokens, append_turn(target_, state, settings_.chat));
     if (state.conversation->recording) input.text = target_.tokenizer()->decode(input.tokens);
     return input;
 }
@@ -107,16 +158,17 @@ std::optional<PromptInput> ConversationFeed::next() {
         ready_.pop_front();
         auto input = make_input(state);
         if (!input.ok()) {
-            log_warning("prompt {}: the conversation ends before turn {}: {}", state.conversation->id,
-                        state.turn + 1, input.error().message);
+            note(fmt::format("prompt {}: the conversation ends before turn {}: {}", state.conversation->id,
+                             state.turn + 1, input.error().message));
         } else if (static_cast<int>(input->tokens.size()) < target_.config().context) {
             report_progress();
             active_.push_back(std::move(state));
             if (!settings_.whole_answers) begin_text(*input);
             return std::move(input).value();
         } else {
-            log_warning("prompt {}: turn {} no longer fits the model's context; the conversation ends there",
-                        input->id, input->turn + 1);
+            note(fmt::format(
+                "prompt {}: turn {} no longer fits the model's context; the conversation ends there",
+                input->id, input->turn + 1));
         }
     }
     while (started_ < end_) {
@@ -132,7 +184,7 @@ std::optional<PromptInput> ConversationFeed::next() {
             if (!settings_.whole_answers) begin_text(*input);
             return std::move(input).value();
         }
-        log_warning("prompt {} is skipped: {}", state.conversation->id, input.error().message);
+        note(fmt::format("prompt {} is skipped: {}", state.conversation->id, input.error().message));
     }
     return std::nullopt;
 }
@@ -160,10 +212,7 @@ void ConversationFeed::done(const PromptInput& prompt, PromptOutcome outcome) {
     const bool continues = state.turn < count_turns(*state.conversation) &&
                            outcome.finish != Finish::context && outcome.finish != Finish::cancelled;
     if (continues) {
-        if (settings_.raw)
-            state.text += outcome.text;
-        else
-            state.messages.push_back({"assistant", outcome.text});
+        state.messages.push_back({"assistant", outcome.text});
         ready_.push_back(std::move(state));
     }
     reports_.push_back({prompt.id, prompt.category, *prompt.ordinal, std::move(outcome)});

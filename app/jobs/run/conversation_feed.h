@@ -15,12 +15,17 @@
 
 namespace draftscope {
 
+/// Returns how the prompts of a run become text: by its model's chat template with the run's switches, or
+/// raw. Appends what was chosen or is odd to `notes`.
+Result<ChatTemplate> choose_chat(const Target& target, const RunConfig& config,
+                                 const std::vector<Conversation>& conversations, Notes& notes);
+
 /// Supplies the prompts of a run's conversations. A turn depends on the previous answers, so it becomes ready
 /// when the turn before it has ended. A new conversation begins when no turn is ready.
 class ConversationFeed final : public PromptFeed {
   public:
     struct Settings {
-        bool raw = false;           ///< no chat template: turns and answers are concatenated unchanged
+        ChatTemplate chat = {};     ///< raw: turns and answers are concatenated unchanged
         bool first_turns = false;   ///< only the first turn of each conversation
         bool whole_answers = true;  ///< pass text on when its prompt has ended, not piece by piece
         std::string suite;
@@ -40,11 +45,17 @@ class ConversationFeed final : public PromptFeed {
     /// Returns the prompts that have ended, in the order of the run's prompts.
     std::vector<PromptReport> take_reports();
 
+    /// Returns prompts that were skipped and conversations that ended early.
+    const Notes& notes() const { return notes_; }
+
     /// Returns the first turn of a conversation as tokens. Errors come from the chat template.
     static Result<std::vector<TokenId>> first_turn(const Target& target, const Conversation& conversation,
-                                                   bool raw);
-    /// Checks before a run that every first turn can be rendered and leaves room for an answer.
-    static Status check(const Target& target, const std::vector<Conversation>& conversations, bool raw);
+                                                   const ChatTemplate& chat);
+    /// Removes conversations whose first turn cannot be rendered or leaves no room for an answer, and counts
+    /// them in `notes`. Returns their indices. None left is an error, unless `may_be_empty`.
+    static Result<std::vector<int>> drop_unusable(const Target& target, const ChatTemplate& chat,
+                                                  std::vector<Conversation>& conversations, bool may_be_empty,
+                                                  Notes& notes);
 
   private:
     struct ConversationState {
@@ -52,11 +63,12 @@ class ConversationFeed final : public PromptFeed {
         int first_ordinal = 0;  ///< of its first turn among the run's prompts
         int turn = 0;           ///< the next turn to decode
         std::vector<ChatMessage> messages;
-        std::string text;  ///< of a raw conversation
     };
     /// Appends the next user turn and returns the whole conversation as tokens. Errors come from the chat
     /// template.
-    static Result<std::vector<TokenId>> append_turn(const Target& target, ConversationState& state, bool raw);
+    static Result<std::vector<TokenId>> append_turn(const Target& target, ConversationState& state,
+                                                    const ChatTemplate& chat);
+    void note(std::string text);
     Result<PromptInput> make_input(ConversationState& state);
     void begin_text(const PromptInput& prompt) const;
     int count_turns(const Conversation& conversation) const;
@@ -72,6 +84,7 @@ class ConversationFeed final : public PromptFeed {
     std::deque<ConversationState> ready_;
     std::deque<ConversationState> active_;
     std::vector<PromptReport> reports_;
+    Notes notes_;
 };
 
 }  // namespace draftscope

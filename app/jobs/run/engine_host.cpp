@@ -146,7 +146,7 @@ struct EngineHost::Impl {
     ModelCache models;
     bool traced = false;  ///< the loaded models' graphs were captured with CUPTI active
 
-    Status load(const RunPlan& plan, RunContext& context);
+    Status load(RunPlan& plan, RunContext& context);
     TierChoice open_run_tier(const ResolvedRun& run);
     Status take_earlier(const EarlierRuns& earlier, RunPlan& plan, std::optional<RunPlan>& baseline,
                         const RunContext& context);
@@ -176,14 +176,17 @@ TierChoice EngineHost::Impl::open_run_tier(const ResolvedRun& run) {
     return choice;
 }
 
-/// Loads the models, checks the prompts against them and starts what the tier needs.
-Status EngineHost::Impl::load(const RunPlan& plan, RunContext& context) {
+/// Loads the models, drops prompts that they cannot take and starts what the tier needs.
+Status EngineHost::Impl::load(RunPlan& plan, RunContext& context) {
     const ResolvedRun& run = plan.run;
     RunReport& report = context.report;
     report.tier = open_run_tier(run);
     if (run.tier != Tier::t0) report.cupti = run.gpu ? gpu_session().state() : make_cupti_api()->probe();
     DS_TRY(models.load(run, context.hooks));
-    DS_TRY(ConversationFeed::check(models.target(), plan.conversations, run.config.raw));
+    DS_ASSIGN(plan.chat, choose_chat(models.target(), run.config, plan.conversations, plan.notes));
+    DS_ASSIGN(plan.skipped, ConversationFeed::drop_unusable(models.target(), plan.chat, plan.conversations,
+                                                            plan.windowed && !run.auto_tree, plan.notes));
+    report.planned_prompts = plan.prompts();
     if (report.tier.used != Tier::t3) return {};
     // The device has its context here; a refusal must be known before the run's tier is recorded.
     context.counters = begin_counters(make_counter_api(), report.tier);
@@ -329,6 +332,7 @@ Status EngineHost::Impl::record_run(RunPlan& plan, std::optional<RunPlan>& basel
         outcome = take_turns(own, first || !baseline ? nullptr : &*baseline, context);
         own.telemetry.finish();
         report.prompts = own.feed.take_reports();
+        append_notes(report.notes, own.feed.notes());
     }
     report.prompts.insert(report.prompts.end(), plan.kept.reports.begin(), plan.kept.reports.end());
     std::ranges::sort(report.prompts, {}, &PromptReport::ordinal);
@@ -336,8 +340,8 @@ Status EngineHost::Impl::record_run(RunPlan& plan, std::optional<RunPlan>& basel
     if (const kernels::Backend* device = models.exec().device()) report.gpu = device->stats();
     report.cancelled = context.gate.cancelled();
     if (outcome.ok() && !report.cancelled) {
-        DS_ASSIGN(report.exact, check_fast_run(plan.run, models.target(), models.exec(), plan.conversations,
-                                               report.prompts));
+        DS_ASSIGN(report.exact, check_fast_run(plan.run, models.target(), models.exec(), plan.chat,
+                                               plan.conversations, report.prompts));
     }
     note_long_rounds(context.recorder, row.id, models.drafter().trained_positions(), report.notes);
     say_notes(report.notes);
@@ -362,7 +366,6 @@ Result<RunReport> EngineHost::run(const RunConfig& requested, Recorder& recorder
     RunFile file(plan.run.config, recorder);
     DS_TRY(file.prepare());
     RunContext context{recorder, gate, hooks, file};
-    context.report.planned_prompts = plan.prompts();
     context.report.frontend = hooks.frontend;
     context.report.demo_model = plan.run.demo_model;
     DS_TRY(impl_->load(plan, context));

@@ -209,9 +209,6 @@ Status ModelCache::load(const ResolvedRun& run, const RunHooks& hooks) {
 
 Status ModelCache::load_all(const ResolvedRun& run, const RunHooks& hooks) {
     DS_TRY(load_target(run, hooks));
-    if (const std::string& problem = target().chat().problem(); !run.config.raw && !problem.empty()) {
-        return bad_input("{}", problem);
-    }
     DS_TRY(load_drafter(run, hooks));
     DS_TRY(check_tree(drafter(), run.tree));
     DS_TRY(load_heads(run));

@@ -29,6 +29,7 @@ Result<int> parse_numerics(const std::string& text) {
 }
 
 Result<std::optional<ExactCheck>> check_fast_run(const ResolvedRun& run, Target& target, kernels::Exec& exec,
+                                                 const ChatTemplate& chat,
                                                  const std::vector<Conversation>& conversations,
                                                  const std::vector<PromptReport>& prompts) {
     if (run.library_rows == 0 || exec.device() == nullptr) return std::optional<ExactCheck>();
@@ -42,7 +43,7 @@ Result<std::optional<ExactCheck>> check_fast_run(const ResolvedRun& run, Target&
         const auto found = outcomes.find(conversation.first_ordinal);
         const auto sequence = static_cast<std::uint64_t>(conversation.first_ordinal);
         if (found == outcomes.end()) continue;
-        DS_ASSIGN(const auto prompt, ConversationFeed::first_turn(target, conversation, run.config.raw));
+        DS_ASSIGN(const auto prompt, ConversationFeed::first_turn(target, conversation, chat));
         DS_TRY(check_exact(target, exec, sampling, sequence, prompt, found->second->tokens, check));
     }
     return std::optional<ExactCheck>(check);

@@ -67,7 +67,9 @@ Status check_shards(const std::vector<Group>& groups) {
 Status check_conversations(const Group& group) {
     const std::size_t total = describe_part(group.runs.front().started.run).conversations;
     std::map<int, const RunRecords*> decoded;  // by the ordinal of the first turn
+    std::size_t skipped = 0;
     for (const RunRecords& run : group.runs) {
+        skipped += describe_part(run.started.run).skipped;
         const Shard shard = describe_part(run.started.run).shard;
         if (run.ended != RunEnd::ok)
             return bad_input("{} in {} is incomplete: a run ({}) was {}; finish it with --resume",
@@ -82,9 +84,9 @@ Status check_conversations(const Group& group) {
                                  known->second->file, run.file, group.role, first);
         }
     }
-    if (total == 0 || decoded.size() == total) return {};
+    if (total == 0 || decoded.size() + skipped == total) return {};
     return bad_input("{}: {} of {} conversations are missing ({}); finish the captures with --resume",
-                     group.runs.front().file, total - decoded.size(), total, group.role);
+                     group.runs.front().file, total - skipped - decoded.size(), total, group.role);
 }
 
 /// Returns the description of the whole run.
@@ -97,6 +99,9 @@ RunRow describe_whole(const Group& group) {
     const Shard shard = describe_part(row).shard;
     config["pooled"] = {{"shards", shard.count}, {"runs", group.runs.size()}};
     config[std::string(shard_key)] = nullptr;
+    int skipped = 0;
+    for (const RunRecords& run : group.runs) skipped += describe_part(run.started.run).skipped;
+    config[skipped_key] = skipped;
     if (std::string command = config.value("command", ""); !command.empty()) {
         const std::string option = fmt::format(" --shard {}/{}", shard.index, shard.count);
         if (const std::size_t at = command.find(option); at != std::string::npos)

@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
+#include <iterator>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "app/jobs/replay/replay_job.h"
+#include "app/jobs/run/prompt_line.h"
 #include "base/hash.h"
 #include "base/utf8.h"
 #include "engine/heads/artefact.h"
@@ -19,69 +24,111 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::string_view spaces = " \t\r\n\f";
 constexpr std::string_view example_line = R"({"prompt": "Name three rivers."})";
 
-std::string read_id(const json& line, std::size_t ordinal) {
-    for (const char* key : {"id", "question_id", "task_id"}) {
-        const auto found = line.find(key);
-        if (found == line.end()) continue;
-        if (found->is_string()) return found->get<std::string>();
-        if (found->is_number()) return found->dump();
-    }
-    return std::to_string(ordinal);
-}
-
 /// Returns the reason why a line is not JSON: another encoding, plain text, or a syntax error.
-Error wrong_line(const std::string& line, const std::string& where) {
-    if (line.find('\0') != std::string::npos || line.starts_with("\xff\xfe") || line.starts_with("\xfe\xff"))
-        return bad_input("{}: is UTF-16; convert the file: iconv -f UTF-16 -t UTF-8", where);
+std::string line_mistake(std::string_view line) {
+    if (line.find('\0') != std::string_view::npos || line.starts_with("\xff\xfe") ||
+        line.starts_with("\xfe\xff"))
+        return "is UTF-16; convert the file: iconv -f UTF-16 -t UTF-8";
     if (const std::size_t at = valid_utf8_prefix(line); at < line.size())
-        return bad_input(
-            "{}: is not UTF-8 (byte 0x{:02x} at column {}); if it is Latin-1, convert the file: iconv -f "
-            "LATIN1 -t UTF-8",
-            where, static_cast<unsigned char>(line[at]), at + 1);
-    if (line.find('{') == line.find_first_not_of(" \t\r\xef\xbb\xbf"))
-        return bad_input("{}: not valid JSON; each line must be one object, as {}", where, example_line);
-    return bad_input("{}: plain text instead of a JSON object; each line must look like {}", where,
-                     example_line);
+        return fmt::format(
+            "is not UTF-8 (byte 0x{:02x} at column {}); if it is Latin-1, convert the file: iconv -f LATIN1 "
+            "-t UTF-8",
+            static_cast<unsigned char>(line[at]), at + 1);
+    const std::size_t first = line.find_first_not_of(spaces);
+    if (line.substr(first, 1).find_first_of("{[\"") == 0) return json_mistake(line);
+    return "plain text instead of a JSON object";
 }
 
-Result<Conversation> parse_line(const json& line, std::size_t ordinal, const std::string& where) {
-    if (!line.is_object())
-        return bad_input("{}: not a JSON object; each line must look like {}", where, example_line);
-    Conversation made;
-    made.id = read_id(line, ordinal);
-    const auto category = line.find("category");
-    if (category != line.end() && category->is_string()) made.category = category->get<std::string>();
-    // HumanEval's lines have no category, GSM8K's have a question and its answer.
-    if (made.category.empty() && made.id.starts_with("HumanEval/")) made.category = "HumanEval";
-    if (const auto question = line.find("question"); question != line.end() && line.contains("answer")) {
-        if (!question->is_string() || question->get_ref<const std::string&>().empty())
-            return bad_input("{}: question is not a text", where);
-        if (made.category.empty()) made.category = "GSM8K";
-        made.turns.push_back(question->get<std::string>());
-        return made;
-    }
-    if (const auto prompt = line.find("prompt"); prompt != line.end()) {
-        if (!prompt->is_string()) return bad_input("{}: prompt is not a string", where);
-        made.turns.push_back(prompt->get<std::string>());
-        if (made.turns.back().empty()) return bad_input("{}: prompt is empty", where);
-        return made;
-    }
-    const auto turns = line.find("turns");
-    if (turns == line.end() || !turns->is_array() || turns->empty()) {
-        std::string found;
-        for (const auto& [key, value] : line.items()) found += (found.empty() ? "" : ", ") + key;
-        return bad_input("{}: has {}; needs a prompt or a non-empty list turns, as {}", where,
-                         found.empty() ? "no field" : found, example_line);
-    }
-    for (const json& turn : *turns) {
-        if (!turn.is_string()) return bad_input("{}: an entry of turns is not a string", where);
-        made.turns.push_back(turn.get<std::string>());
-        if (made.turns.back().empty()) return bad_input("{}: an entry of turns is empty", where);
-    }
-    return made;
+/// Returns the text of a prompt file. A pipe has it only once, so that of pipes is kept.
+Result<std::string> read_all(const std::string& path) {
+    static std::mutex mutex;
+    static std::map<std::string, std::string> pipes;
+    const std::lock_guard lock(mutex);
+    if (const auto found = pipes.find(path); found != pipes.end()) return found->second;
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error))
+        return bad_input("prompt file {}: is a folder; name a file with a JSON object per line", path);
+    std::ifstream file;
+    const bool piped = path == standard_input;
+    if (!piped) file.open(path, std::ios::binary);
+    if (!piped && !file) return bad_input("prompt file {}: cannot be opened", path);
+    std::string text(std::istreambuf_iterator<char>(piped ? std::cin : file), {});
+    if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
+    if (piped || !std::filesystem::is_regular_file(path, error)) pipes[path] = text;
+    return text;
 }
+
+/// Collects the prompts of a file, and why others are left out.
+class PromptReader {
+  public:
+    explicit PromptReader(const std::string& path) : path_(path) {}
+
+    void read(const std::string& text) {
+        const std::size_t first = text.find_first_not_of(spaces);
+        const bool is_list = first != std::string::npos && text[first] == '[';
+        const json whole = json::parse(text, nullptr, false);
+        if (whole.is_array() && !is_message_list(whole)) {
+            for (const json& entry : whole) add(entry, fmt::format("entry {}", ordinal_ + 1));
+        } else if (!whole.is_discarded()) {
+            add(whole, fmt::format("line {}",
+                                   1 + std::count(text.begin(),
+                                                  text.begin() + static_cast<std::ptrdiff_t>(first), '\n')));
+        } else if (is_list && json::parse(text.substr(0, text.find('\n')), nullptr, false).is_discarded()) {
+            skip(json_mistake(text), "the list");
+        } else {
+            read_lines(text);
+        }
+    }
+    Result<std::vector<Conversation>> take(Notes* notes) {
+        if (read_.empty() && mistake_.empty()) return bad_input("prompt file {}: contains no prompt", path_);
+        if (read_.empty())
+            return bad_input("prompt file {}, {}; a prompt looks like {}", path_, mistake_, example_line);
+        if (notes != nullptr && skipped_ > 0)
+            add_note(*notes, "prompt file {}: {} of {} prompts {} skipped; {}{}", path_, skipped_, ordinal_,
+                     skipped_ == 1 ? "is" : "are", skipped_ == 1 ? "" : "the first, ", mistake_);
+        if (notes != nullptr && !unused_.empty())
+            add_note(*notes, "prompt file {}: {} of its prompts {} not used; the command's options are",
+                     path_, fmt::join(unused_, ", "), unused_.size() == 1 ? "is" : "are");
+        return std::move(read_);
+    }
+
+  private:
+    void read_lines(const std::string& text) {
+        std::size_t number = 0;
+        for (std::size_t at = 0; at < text.size();) {
+            const std::size_t end = std::min(text.find('\n', at), text.size());
+            const std::string_view line = std::string_view(text).substr(at, end - at);
+            at = end + 1;
+            ++number;
+            if (line.find_first_not_of(spaces) == std::string_view::npos) continue;
+            const json entry = json::parse(line, nullptr, false);
+            const std::string where = fmt::format("line {}", number);
+            if (entry.is_discarded())
+                skip(line_mistake(line), where);
+            else
+                add(entry, where);
+        }
+    }
+    void add(const json& entry, const std::string& where) {
+        auto made = parse_prompt(entry, ordinal_, unused_);
+        if (!made.ok()) return skip(made.error().message, where);
+        ++ordinal_;
+        read_.push_back(std::move(made).value());
+    }
+    void skip(const std::string& mistake, const std::string& where) {
+        if (skipped_++ == 0) mistake_ = where + ": " + mistake;
+        ++ordinal_;
+    }
+
+    const std::string& path_;
+    std::vector<Conversation> read_;
+    std::set<std::string> unused_;
+    std::string mistake_;  ///< the first
+    std::size_t ordinal_ = 0, skipped_ = 0;
+};
 
 /// Takes from the papers' tasks in turn, and within a task from its categories in turn.
 std::vector<Conversation> select_balanced(std::vector<Conversation> all, std::size_t limit) {
@@ -133,6 +180,7 @@ std::string hash_prompts(const std::vector<Conversation>& conversations) {
     for (const Conversation& one : conversations) {
         add(one.id);
         if (!one.system.empty()) add("system " + one.system);
+        for (const ChatMessage& message : one.history) add(message.role + " " + message.content);
         for (std::size_t turn = 0; turn < one.turns.size(); ++turn)
             add(one.recording ? fmt::format("{}", fmt::join(one.recorded_tokens(turn), " "))
                               : one.turns[turn]);
@@ -177,23 +225,12 @@ std::string Conversation::hash() const {
     return recording ? recording->prompts()[recorded.front()].hash : prompt_hash(turns.front());
 }
 
-Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool balanced) {
-    std::error_code error;
-    if (std::filesystem::is_directory(path, error))
-        return bad_input("prompt file {}: is a folder; name a file with a JSON object per line", path);
-    std::ifstream file(path);
-    if (!file) return bad_input("prompt file {}: cannot be opened", path);
-    std::vector<Conversation> all;
-    std::string text;
-    for (std::size_t number = 1; std::getline(file, text); ++number) {
-        if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-        const json line = json::parse(text, nullptr, false);
-        const std::string where = fmt::format("prompt file {}, line {}", path, number);
-        if (line.is_discarded()) return wrong_line(text, where);
-        DS_ASSIGN(Conversation conversation, parse_line(line, all.size(), where));
-        all.push_back(std::move(conversation));
-    }
-    if (all.empty()) return bad_input("prompt file {}: contains no prompt", path);
+Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool balanced,
+                                                   Notes* notes) {
+    DS_ASSIGN(const std::string text, read_all(path));
+    PromptReader reader(path);
+    reader.read(text);
+    DS_ASSIGN(std::vector<Conversation> all, reader.take(notes));
     return select(std::move(all), limit, balanced);
 }
 
@@ -203,19 +240,30 @@ Result<PromptSet> read_prompts(const RunConfig& config) {
     if (config.prompts_file.empty()) {
         set.conversations = {Conversation{"0", "", {config.prompt}, ""}};
     } else if (std::filesystem::exists(config.prompts_file + "/trace.json", error)) {
-        if (config.raw || !config.system.empty())
-            return bad_input("--prompts {}: a recording has whole prompts; leave out --raw and --system",
-                             config.prompts_file);
+        if (config.raw || !config.system.empty() || !config.template_switches.empty())
+            return bad_input(
+                "--prompts {}: a recording has whole prompts; leave out --raw, --system and --template",
+                config.prompts_file);
         DS_ASSIGN(set.conversations, read_recorded_prompts(config.prompts_file));
         set.conversations = select(std::move(set.conversations), config.limit, config.balanced);
     } else {
-        DS_ASSIGN(set.conversations, read_prompt_file(config.prompts_file, config.limit, config.balanced));
+        DS_ASSIGN(set.conversations,
+                  read_prompt_file(config.prompts_file, config.limit, config.balanced, &set.notes));
     }
     if (config.raw && !config.system.empty())
         return bad_input(
             "--system {}: --raw uses no chat template, so there is no system turn; use one of the two",
             config.system);
-    for (Conversation& one : set.conversations) one.system = config.system;
+    std::size_t own = 0;
+    for (Conversation& one : set.conversations)
+        if (one.system.empty())
+            one.system = config.system;
+        else
+            ++own;
+    if (own > 0 && !config.system.empty())
+        add_note(set.notes,
+                 "prompt file {}: {} of {} prompts keep their own system turn; --system is for the others",
+                 config.prompts_file, own, set.conversations.size());
     set.total = static_cast<int>(set.conversations.size());
     set.hash = hash_prompts(set.conversations);
     const Shard& shard = config.shard;

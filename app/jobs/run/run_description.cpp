@@ -126,6 +126,18 @@ nlohmann::json known_or_null(const std::string& text) {
     return text.empty() ? nlohmann::json() : nlohmann::json(text);
 }
 
+/// Returns the switches of --template, or "none". A value of several words is hashed, as prompts are.
+std::string template_text(const std::vector<std::string>& switches) {
+    std::string out;
+    for (const std::string& one : switches) {
+        const std::size_t at = one.find('=') + 1;
+        const bool words = one.find_first_of(" \t\n", at) != std::string::npos;
+        out += (out.empty() ? "" : " ") +
+               (words ? fmt::format("{}{:016x}", one.substr(0, at), fnv1a(one)) : one);
+    }
+    return out.empty() ? "none" : out;
+}
+
 /// Returns `config_json` of the run's database row.
 std::string config_json(const RunPlan& plan, const ModelCache& models, const TierChoice& tier) {
     const ResolvedRun& run = plan.run;
@@ -166,6 +178,7 @@ std::string config_json(const RunPlan& plan, const ModelCache& models, const Tie
         {"max_new", c.max_new},
         {"ignore_eos", c.ignore_eos},
         {"raw", c.raw},
+        {"template", template_text(c.template_switches)},
         {"system", c.system},
         {"system_hash", c.system.empty() ? "none" : fmt::format("{:016x}", fnv1a(c.system))},
         {"prompts_file", c.prompts_file},
@@ -173,6 +186,7 @@ std::string config_json(const RunPlan& plan, const ModelCache& models, const Tie
         {"stratify", c.balanced},
         {std::string(shard_key), shard_json(c.shard)},
         {"conversations", plan.total},
+        {skipped_key, plan.skipped.size()},
         {std::string(planned_prompts_key), plan.prompts() + plan.kept.reports.size()},
         {"prompts_hash", plan.prompts_hash},
         {"tags", tags_json(c.tags)},

@@ -38,6 +38,7 @@ RunPart describe_part(const RunRow& run) {
     if (const json shard = value_of(config, shard_key); shard.is_object())
         part.shard = {shard.value("index", 1), shard.value("count", 1)};
     part.conversations = config.value("conversations", 0);
+    part.skipped = config.value(skipped_key, 0);
     return part;
 }
 

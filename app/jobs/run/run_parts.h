@@ -14,6 +14,7 @@ struct RunPart {
     std::string role;  ///< "run", "baseline", or the method and repetition of a bench
     Shard shard;
     int conversations = 0;  ///< of all shards; 0 = an earlier version did not record it
+    int skipped = 0;        ///< conversations of this part that the model could not take
 };
 RunPart describe_part(const RunRow& run);
 /// Returns the role of a bench's run.

@@ -38,6 +38,7 @@ Result<RunPlan> make_run_plan(const RunConfig& config, const RunHooks& hooks) {
     append_notes(plan.notes, set.notes);
     if (plan.run.config.threads == 0) append_notes(plan.notes, thread_limit_notes());
     plan.bench = hooks.bench;
+    plan.windowed = hooks.conversations > 0;
     keep_window(plan.conversations, hooks);
     return plan;
 }
@@ -58,6 +59,7 @@ std::optional<RunPlan> RunPlan::make_baseline() const {
     plain.only_if_short = free;
     plain.total = std::min(total, free ? run.config.batch : run.config.baseline);
     std::erase_if(plain.conversations, [&](const Conversation& one) { return one.index >= plain.total; });
+    std::erase_if(plain.skipped, [&](int index) { return index >= plain.total; });
     if (plain.conversations.empty()) return std::nullopt;
     ResolvedRun& settings = plain.run;
     settings.drafter_id = plain_drafter;
@@ -106,7 +108,7 @@ DecodeOptions RunPlan::decode_options(std::span<const ShadowHead> shadows) const
 }
 
 ConversationFeed::Settings RunPlan::feed_settings() const {
-    return {.raw = run.config.raw,
+    return {.chat = chat,
             .first_turns = false,
             .whole_answers = run.config.batch > 1,
             .suite = std::filesystem::path(run.config.prompts_file).stem().string()};

@@ -32,7 +32,10 @@ struct RunPlan {
     std::vector<Conversation> conversations;
     int total = 0;               ///< conversations of the run in all its shards
     std::string prompts_hash;    ///< PromptSet::hash
-    Notes notes;                 ///< PromptSet::notes
+    Notes notes;                 ///< of the prompts and the chat template
+    ChatTemplate chat;           ///< known when the target is loaded
+    std::vector<int> skipped;    ///< Conversation::index of those that `conversations` lacks
+    bool windowed = false;       ///< of a range of the conversations, which may be empty
     bool baseline = false;       ///< the autoregressive reference of a run
     bool only_if_short = false;  ///< a baseline that is left out if it takes seconds
     std::string bench;           ///< RunHooks::bench

@@ -104,7 +104,7 @@ Status decode(const AutotuneInputs& inputs, const AutotuneHead& head, const Tree
     RunHooks quiet;
     quiet.on_progress = hooks.on_progress;
     ConversationFeed feed(
-        inputs.target, conversations, {.raw = inputs.raw, .first_turns = true, .suite = ""}, quiet,
+        inputs.target, conversations, {.chat = inputs.chat, .first_turns = true, .suite = ""}, quiet,
         fmt::format("measuring to choose a tree{}{}: prompt", head.text.empty() ? "" : ", ", head.text));
     return session.run(feed);
 }
@@ -114,7 +114,7 @@ Result<std::vector<std::pair<int, double>>> time_verifications(const AutotuneInp
                                                                const Conversation& conversation, int max_rows,
                                                                int repeats) {
     DS_ASSIGN(std::vector<TokenId> prompt,
-              ConversationFeed::first_turn(inputs.target, conversation, inputs.raw));
+              ConversationFeed::first_turn(inputs.target, conversation, inputs.chat));
     const int room = inputs.target.config().context - max_rows;
     prompt.resize(
         std::clamp(static_cast<int>(prompt.size()), 1, std::max(1, std::min(verify_context, room))));

@@ -11,6 +11,7 @@
 #include "app/jobs/run/run_job.h"
 #include "base/function_ref.h"
 #include "base/result.h"
+#include "engine/chat_template/chat_template.h"
 #include "engine/decode/session.h"
 #include "profiler/stats/setting_choice.h"
 #include "profiler/stats/tree_choice.h"
@@ -23,7 +24,7 @@ struct AutotuneInputs {
     Drafter& drafter;
     kernels::Exec& exec;
     DecodeOptions options;
-    bool raw = false;
+    const ChatTemplate& chat;
     bool chains_only = false;  ///< the drafter drafts only chains
 };
 /// A prepared head; all members null or empty for drafters without a head.

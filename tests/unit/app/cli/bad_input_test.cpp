@@ -148,7 +148,7 @@ TEST_F(BadInput, PromptFiles) {
         return run(folder_, {"run", "--model", model_, "--drafter", "ngram", "--prompts", path});
     };
     expect_one_line_error(decode_file("/nonexistent.jsonl"), {"/nonexistent.jsonl"});
-    write_text(folder_.file("bad.jsonl"), "{\"prompt\": \"a\"}\n{\"promt\": \"b\"}\n");
+    write_text(folder_.file("bad.jsonl"), "\n{\"promt\": \"b\"}\n");
     expect_one_line_error(decode_file(folder_.file("bad.jsonl")), {"bad.jsonl, line 2"});
     expect_one_line_error(run(folder_, {"run", "--model", model_, "--drafter", "ngram"}), {"--prompt"});
 }

@@ -268,18 +268,17 @@ TEST_F(CommandOptions, LimitsThreadsToTheCores) {
 
 TEST_F(CommandOptions, RejectsMalformedPromptFiles) {
     const std::string looks = R"({"prompt": "Name three rivers."})";
-    expect_refused("{\"prompt\": \"a\"}\n{\"prompt\": \"caf\xe9\"}\n", {"line 2", "0xe9", "LATIN1"});
+    expect_refused("\n{\"prompt\": \"caf\xe9\"}\n", {"line 2", "0xe9", "LATIN1"});
     expect_refused(std::string("\xff\xfe{\0\"\0", 6), {"line 1", "UTF-16", "iconv"});
     expect_refused(std::string("{\0\"\0p\0", 6), {"line 1", "UTF-16"});
     expect_refused("Name three rivers.\n", {"line 1", "plain text", looks});
-    expect_refused("{\"prompt\": \"a\"}\n{\"prompt\": \"b\n", {"line 2", "not valid JSON", looks});
-    expect_refused("[\n{\"prompt\": \"a\"}]\n", {"line 1", looks});
-    expect_refused("{\"prompt\": \"a\"}\n{\"prompt\": \"\"}\n", {"line 2", "prompt is empty"});
+    expect_refused("\n{\"prompt\": \"b\n", {"line 2", "not valid JSON", looks});
+    expect_refused("[\n{\"prompt\": \"a\"}\n", {"the list: not valid JSON at line 3, column 1", looks});
+    expect_refused("{\"prompt\": \"\"}\n{\"prompt\": 3}\n", {"line 1", "prompt is empty"});
     expect_refused("{\"turns\": [\"a\", \"\"]}\n", {"line 1", "turns is empty"});
     // Lines of other programs.
-    expect_refused(R"({"id": 3, "messages": [{"role": "user", "content": "a"}]})",
-                   {"line 1", "has id, messages", "prompt", "turns", looks});
-    expect_refused(R"({"conversations": []})", {"has conversations", looks});
+    expect_refused(R"({"id": 3, "url": "a"})", {"line 1", "has id, url", "prompt", "turns", looks});
+    expect_refused(R"({"conversations": []})", {"conversations is empty", looks});
     expect_refused("{}", {"has no field", looks});
     expect_one_line_error(
         run(folder_, {"run", "--model", model_, "--drafter", "ngram", "--prompts", folder_.path()}),

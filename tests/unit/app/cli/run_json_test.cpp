@@ -91,7 +91,7 @@ TEST_F(RunJson, HasTheDocumentedKeys) {
                                                             "heads",      "losses",         "tree_auto",
                                                             "threads",    "pinned_workers", "gpu",
                                                             "numerics",   "beside_exact",   "latency",
-                                                            "speed"}));
+                                                            "speed",      "template",       "notes"}));
     EXPECT_TRUE(document()["gpu"].is_null());  // it ran on the CPU
     EXPECT_EQ(document()["numerics"], "exact");
     EXPECT_TRUE(document()["beside_exact"].is_null());

@@ -6,12 +6,14 @@
 #include <fstream>
 
 #include "app/gui/models/folder_list.h"
+#include "app/gui/models/fonts.h"
 #include "app/gui/models/palette.h"
 #include "app/gui/models/rounds.h"
 #include "app/gui/models/selection.h"
 #include "app/gui/models/session.h"
 #include "app/gui/models/text.h"
 #include "base/phase_names.h"
+#include "base/utf8.h"
 #include "capture/queries.h"
 #include "profiler/stats/speedup.h"
 #include "profiler/stats/sweep_table.h"
@@ -365,9 +367,46 @@ TEST(TextLayout, IndentationStays) {
     EXPECT_EQ(lay_out_lines({"f:\n", "   ", " return", " x"}, 200), (Lines{"f:", "    return x"}));
 }
 
-TEST(TextLayout, WordWiderThanALineOverflows) {
-    EXPECT_EQ(lay_out_lines({"a", " incomprehensible", " b"}, 60), (Lines{"a", "incomprehensible", "b"}));
+TEST(TextLayout, WordWiderThanALineBreaksBetweenCharacters) {
+    EXPECT_EQ(lay_out_lines({"a", " incomprehensible", " b"}, 60),
+              (Lines{"a", "incomp", "rehens", "ible b"}));
     EXPECT_EQ(lay_out_lines({"incom", "prehen", "sible"}, 60).size(), 3u) << "breaks only between pieces";
+    EXPECT_EQ(lay_out_lines({"x abcd", "efgh"}, 60), (Lines{"x", "abcd", "efgh"}))
+        << "a word of pieces that fit one by one";
+    EXPECT_EQ(lay_out_lines({"\u6d4f\u89c8\u6587\u672b"}, 65), (Lines{"\u6d4f\u89c8", "\u6587\u672b"}));
+    EXPECT_EQ(lay_out_lines({"ae\u0301i"}, 30), (Lines{"a", "e\u0301", "i"})) << "marks stay";
+    EXPECT_EQ(lay_out_lines({"\u6d4f\n\u89c8"}, 10).size(), 2u) << "one character a line at least";
+}
+
+TEST(Utf8, CharactersAreDrawnWithTheirMarks) {
+    const auto length = [](std::string_view text) { return drawn_character_length(text); };
+    EXPECT_EQ(length("ab"), 1u);
+    EXPECT_EQ(length("e\u0301\u0302x"), 5u);
+    EXPECT_EQ(length("\u0915\u093f\u0937"), 6u) << "a vowel sign";
+    EXPECT_EQ(length("\u0e01\u0e33"), 3u);
+    EXPECT_EQ(length("\U0001f468\u200d\U0001f469x"), 11u) << "joined";
+    EXPECT_EQ(length("\U0001f44d\U0001f3fd"), 8u) << "a skin tone";
+    EXPECT_EQ(length("\U0001f1e9\U0001f1ea\U0001f1eb\U0001f1f7"), 8u) << "a flag";
+    EXPECT_EQ(length("\xff\u0301"), 3u);
+}
+
+TEST(Fonts, FindsOneDrawableFontOfEachScript) {
+    const testing::ScratchFolder folder;
+    std::filesystem::create_directories(folder.file("a/b"));
+    const std::string outlines = std::string("\0\1\0\0\0\1\0\0\0\0\0\0glyf", 16) + std::string(12, 0);
+    const std::string bitmaps = std::string("\0\1\0\0\0\1\0\0\0\0\0\0CBDT", 16) + std::string(12, 0);
+    const std::string collection = std::string("ttcf\0\1\0\0\0\0\0\1\0\0\0\x10", 16) + outlines;
+    testing::write_text(folder.file("a/b/NotoSansThai[wght].ttf"), outlines);
+    testing::write_text(folder.file("a/NotoSansArabic-Regular.ttf"), bitmaps);
+    testing::write_text(folder.file("a/NotoSansCJK-Regular.ttc"), collection);
+    testing::write_text(folder.file("a/wqy-zenhei.ttc"), collection);
+    testing::write_text(folder.file("NotoEmoji-Regular.ttf"), "");
+    EXPECT_EQ(find_script_fonts({folder.path(), "/nonexistent"}),
+              (std::vector<std::string>{folder.file("a/b/NotoSansThai[wght].ttf"),
+                                        folder.file("a/NotoSansCJK-Regular.ttc")}));
+    EXPECT_NE(missing_font_notice(U'\u672b').find("fonts-noto-cjk (Debian"), std::string::npos);
+    EXPECT_NE(missing_font_notice(U'\u0e01').find("google-noto-sans-thai-fonts (Fedora)"), std::string::npos);
+    EXPECT_EQ(missing_font_notice(0xe000), "");
 }
 
 TEST(TextLayout, TerminatesBelowOneCharacterWidth) {

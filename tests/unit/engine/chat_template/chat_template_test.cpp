@@ -12,6 +12,7 @@
 namespace draftscope {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::ordered_json;
 
@@ -36,18 +37,95 @@ TEST(ChatTemplate, DefinesHuggingFaceVariables) {
                "{{ add_generation_prompt }}{{ tools is defined and tools is none }}{{ unknown }}",
                question),
         "<s>user Why? </s>TrueTrue");
-    const auto nameless = ChatTemplate::from_source("{{ bos_token is defined }}", "m", {"", "</s>"});
-    EXPECT_EQ(*nameless->render(question), "False");
+    const auto nameless =
+        ChatTemplate::from_source("{{ bos_token is defined }}{{ messages[0].content }}", "m", {"", "</s>"});
+    EXPECT_EQ(*nameless->render(question), "False Why? ");
 }
 
 /// The current date would change the prompt every day.
 TEST(ChatTemplate, UsesAFixedDate) {
     EXPECT_EQ(render("{% if not date_string is defined %}{% if strftime_now is defined %}{% set date_string "
                      "= strftime_now('%d %b %Y') %}{% else %}{% set date_string = '26 Jul 2024' %}{% endif "
-                     "%}{% endif %}Today Date: {{ date_string }}",
+                     "%}{% endif %}Today Date: {{ date_string }}{{ messages[0].content }}",
                      question),
-              "Today Date: 26 Jul 2024");
-    EXPECT_EQ(render("{{ strftime_now('%Y-%m-%d %A') }}", question), "2024-07-26 Friday");
+              "Today Date: 26 Jul 2024 Why? ");
+    EXPECT_EQ(render("{{ strftime_now('%Y-%m-%d %A') }}{{ messages[0].content }}", question),
+              "2024-07-26 Friday Why? ");
+}
+
+ChatTemplate parsed(std::string_view source, const std::vector<std::string>& switches = {}) {
+    return require(ChatTemplate::from_source(source, "m.gguf"))
+        .with_switches(require(normalise_switches(switches)));
+}
+
+TEST(ChatTemplate, SwitchSetsTheDate) {
+    constexpr const char* dated =
+        "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y %a %j') }}{% else %}-{% endif %}{{ "
+        "messages[0].content }}";
+    EXPECT_EQ(*parsed(dated).render(question), "- Why? ");
+    EXPECT_THAT(parsed(dated).notes(false),
+                ElementsAre(HasSubstr("m.gguf: the chat template writes today's date")));
+    EXPECT_EQ(*parsed(dated, {"date=2026-02-28"}).render(question), "28 Feb 2026 Sat 059 Why? ");
+    EXPECT_THAT(parsed(dated, {"date=2026-02-28"}).notes(false), ElementsAre());
+    EXPECT_THAT(require(normalise_switches({"date=today"})),
+                ElementsAre(::testing::MatchesRegex("date=20..-..-..")));
+    EXPECT_THAT(parsed("{{ messages[0].content }}", {"date=2026-02-28"}).notes(false),
+                ElementsAre(HasSubstr("date=2026-02-28 has no effect")));
+    for (const char* wrong : {"date=2026-02-30", "date=", "date=28 Feb", "date=2026-2-3", "date=2026-02-03x"})
+        EXPECT_FALSE(normalise_switches({wrong}).ok()) << wrong;
+}
+
+TEST(ChatTemplate, SwitchesAreVariables) {
+    constexpr const char* reads =
+        "{{ messages[0].content }}{{ [flag | default(0), n | default(0), t | default(0)] | tojson }}";
+    EXPECT_EQ(*parsed(reads, {"flag=false", "n=3", "t=low"}).render(question), " Why? [false, 3, \"low\"]");
+    EXPECT_EQ(*parsed(reads, {"flag=True", "n=0.5", "t=\"3\""}).render(question), " Why? [true, 0.5, \"3\"]");
+    EXPECT_EQ(*parsed(reads, {"flag=none", "n=", "t=a=b"}).render(question),
+              " Why? [\"none\", \"\", \"a=b\"]");
+    EXPECT_THAT(
+        parsed(reads, {"flag=1", "fla=1"}).notes(false),
+        ElementsAre(HasSubstr("--template fla=1 has no effect; the chat template does not read fla")));
+    EXPECT_THAT(require(normalise_switches({"b=1", "a=2"})), ElementsAre("a=2", "b=1"));
+    for (const char* wrong : {"flag", "=1", "1a=2", "a b=1", "messages=x", "tools=1"})
+        EXPECT_FALSE(normalise_switches({wrong}).ok()) << wrong;
+    EXPECT_FALSE(normalise_switches({"a=1", "a=2"}).ok());
+}
+
+TEST(ChatTemplate, WritesTypedParts) {
+    EXPECT_EQ(
+        render("{% for m in messages %}{{ m.role }}:{% for p in m.content %}{% if p.type == 'text' %}{{ "
+               "p.text }}{% endif %}{% endfor %};{% endfor %}",
+               conversation),
+        "system:Be brief.;user:one;assistant:two;user:three;");
+    EXPECT_EQ(render("{% for m in messages %}{{ m.content[0].text }}{% endfor %}", question), " Why? ");
+    EXPECT_EQ(
+        render("{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}parts{% endif "
+               "%}{% endfor %}",
+               question),
+        " Why? ")
+        << "a text is the first choice";
+}
+
+TEST(ChatTemplate, RefusesTemplatesThatLoseTheQuestion) {
+    for (const char* source : {"hello", "{% for m in messages %}{{ m.role }}{% endfor %}",
+                               "{% for m in messages %}{{ m.text }}{% endfor %}"}) {
+        const auto chat = ChatTemplate::from_source(source, "m.gguf");
+        ASSERT_FALSE(chat.ok()) << source;
+        EXPECT_THAT(chat.error().message,
+                    HasSubstr("m.gguf: the chat template does not write the user's text"));
+    }
+    EXPECT_THAT(
+        parsed("{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}")
+            .notes(true),
+        ElementsAre("m.gguf: the chat template leaves out the system turn"));
+}
+
+TEST(ChatTemplate, ChoosesTheDefault) {
+    Notes notes;
+    EXPECT_EQ(choose_template({{"default", "a"}, {"rag", "b"}}, "m", notes), "a");
+    EXPECT_THAT(notes, ElementsAre());
+    EXPECT_EQ(choose_template({{"tool_use", "c"}, {"rag", "b"}}, "m", notes), "b");
+    EXPECT_THAT(notes, ElementsAre("m: no chat template is named default; 'rag' is used (of rag, tool_use)"));
 }
 
 TEST(ChatTemplate, ReportsUnsupportedConstructsWithTheirLine) {
@@ -67,9 +145,11 @@ TEST(ChatTemplate, ReportsUnsupportedConstructsWithTheirLine) {
 
 TEST(ChatTemplate, ReportsExceptionsRaisedByTheTemplate) {
     const auto chat = ChatTemplate::from_source(
-        "{% if messages | length > 1 %}{{ raise_exception('one turn only') }}{% endif %}x", "m.gguf");
+        "{% if messages | length > 1 %}{{ raise_exception('one turn only') }}{% endif %}x{{ "
+        "messages[0].content }}",
+        "m.gguf");
     ASSERT_TRUE(chat.ok());
-    EXPECT_EQ(*chat->render(question), "x");
+    EXPECT_EQ(*chat->render(question), "x Why? ");
     const auto written = chat->render(conversation);
     ASSERT_FALSE(written.ok());
     EXPECT_EQ(written.error().kind, ErrorKind::bad_input);
@@ -116,7 +196,7 @@ TEST(ChatTemplate, RendersALongConversation) {
         messages.push_back({i % 2 == 0 ? "user" : "assistant", std::string(1000, 'x')});
     const std::string out = render(
         "{% for m in messages %}{% if messages[loop.index0].role == 'user' and messages | length > 1 %}"
-        "{{ m.content | trim }}{% endif %}{% endfor %}",
+        "{{ m.content | trim }}{% endif %}{% endfor %}{{ messages[0].content if messages | length == 1 }}",
         messages);
     EXPECT_EQ(out.size(), 100'000u);
 }

@@ -388,6 +388,29 @@ TEST(Gguf, OpensWithAnUnsupportedChatTemplate) {
     EXPECT_THAT(file.chat.problem(), HasSubstr("--raw"));
 }
 
+TEST(Gguf, ChoosesAmongNamedChatTemplates) {
+    GgufWriter writer = small_file();
+    writer.add("tokenizer.chat_template.rag", std::string("R{{ messages[0].content }}"));
+    const std::string path = scratch("named.gguf");
+    ASSERT_TRUE(writer.write(path).ok());
+    EXPECT_THAT(*require(open_model_file(path)).chat.render({{"user", "?"}}), HasSubstr("<|im_start|>user"));
+    writer.remove("tokenizer.chat_template");
+    ASSERT_TRUE(writer.write(path).ok());
+    const auto file = require(open_model_file(path));
+    EXPECT_EQ(*file.chat.render({{"user", "?"}}), "R?");
+    EXPECT_THAT(file.chat.notes(false), ::testing::ElementsAre(HasSubstr("'rag' is used")));
+}
+
+/// llama.cpp puts the token in front of chats as well.
+TEST(Gguf, BeginningOfTextIsOfChatsToo) {
+    GgufWriter writer = small_file();
+    writer.remove("tokenizer.ggml.add_bos_token");
+    writer.add("tokenizer.ggml.add_bos_token", true);
+    const std::string path = scratch("bos.gguf");
+    ASSERT_TRUE(writer.write(path).ok());
+    EXPECT_TRUE(require(open_model_file(path)).tokenizer->add_bos(true));
+}
+
 TEST(Gguf, ReadsRopeDivisorsFromTheirTensor) {
     const auto with_divisors = [](float last) {
         GgufWriter writer = small_file();

@@ -408,6 +408,55 @@ TEST(HfFolder, FallsBackToRawWithAnUnusableTemplate) {
     EXPECT_THAT(opened.chat.problem(), HasSubstr("filter 'strange' is not supported"));
 }
 
+/// Each place of transformers, and which of two is used.
+TEST(HfFolder, FindsChatTemplates) {
+    const auto text = [](const std::string& mark) { return mark + "{{ messages[0].content }}"; };
+    const auto open = [](const Copy& copy) {
+        const auto opened = require(open_model_file(copy.path()));
+        std::string out = *opened.chat.render({{"user", "?"}});
+        for (const std::string& note : opened.chat.notes(false))
+            out += " // " + note.substr(copy.path().size());
+        return out;
+    };
+    const Copy copy("qwen2");
+    const auto set = [&](const Json& value) {
+        copy.edit("tokenizer_config.json", [&](Json& json) { json["chat_template"] = value; });
+    };
+    set(text("A"));
+    EXPECT_EQ(open(copy), "A?");
+    set({{{"name", "rag"}, {"template", text("R")}}, {{"name", "default"}, {"template", text("D")}}});
+    EXPECT_EQ(open(copy), "D?");
+    set({{{"name", "tool_use"}, {"template", text("T")}}});
+    EXPECT_EQ(open(copy),
+              "T? // /tokenizer_config.json: no chat template is named default; 'tool_use' is used");
+    set({{"default", text("M")}});
+    EXPECT_EQ(open(copy), "M?");
+    set(nullptr);
+    testing::write_text(copy.file("processor_config.json"), Json{{"chat_template", text("P")}}.dump());
+    EXPECT_EQ(open(copy), "P? // : the chat template is that of processor_config.json");
+    testing::write_text(copy.file("chat_template.json"), Json{{"chat_template", text("C")}}.dump());
+    EXPECT_THAT(open(copy), HasSubstr("C? // : the chat template is that of chat_template.json"));
+    fs::create_directory(copy.file("additional_chat_templates"));
+    testing::write_text(copy.file("additional_chat_templates/tool_use.jinja"), text("J"));
+    EXPECT_EQ(open(copy),
+              "J? // /additional_chat_templates: no chat template is named default; 'tool_use' is used");
+    testing::write_text(copy.file("chat_template.jinja"), text("F"));
+    set(text("F"));
+    EXPECT_THAT(open(copy), HasSubstr("F? // : chat_template.jinja and chat_template.json hold different"));
+}
+
+/// transformers puts no token in front of a rendered chat; a raw text has the post-processor's.
+TEST(HfFolder, BeginningOfTextIsOfRawTextOnly) {
+    const Copy copy("llama");
+    const auto open = [&] { return std::move(require(open_model_file(copy.path())).tokenizer); };
+    EXPECT_TRUE(open()->add_bos());
+    EXPECT_FALSE(open()->add_bos(true));
+    EXPECT_EQ(open()->bos_note(), "");
+    copy.edit("tokenizer_config.json", [](Json& json) { json["add_bos_token"] = false; });
+    EXPECT_TRUE(open()->add_bos());
+    EXPECT_THAT(open()->bos_note(), HasSubstr("tokenizer_config.json: add_bos_token is false, but"));
+}
+
 TEST(HfFolder, NamesADownloadCacheFolderAfterItsModel) {
     const ScratchFolder scratch;
     const fs::path folder = fs::path(scratch.path()) / "models--some--Tiny-1B" / "snapshots" / "0123abcd";
