@@ -53,8 +53,8 @@ class Bench {
         report_.first_seed = config_.run.seed;
         DS_TRY(list_methods());
         DS_TRY(list_prompts());
+        DS_TRY(read_earlier());  // before the run has a file of its own
         DS_TRY(file_.prepare());
-        DS_TRY(read_earlier());
         const int blocks = (conversations_ + report_.block - 1) / report_.block;
         // The control is the last of a block's turns, or the first one: as far from its twin as can be.
         const int methods = static_cast<int>(report_.methods.size());

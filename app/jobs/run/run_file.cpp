@@ -46,8 +46,9 @@ Status RunFile::start() {
 Status RunFile::keep_earlier() {
     const std::string kept = EarlierRuns::kept_name(config_.save);
     std::error_code error;
-    // With a kept file, the path may have a copy that was not finished. open() replaces it.
-    if (EarlierRuns::find(config_.save) != kept) {
+    if (EarlierRuns::find(config_.save) == kept) {
+        remove_capture(config_.save);  // a copy that was not finished
+    } else {
         std::filesystem::rename(config_.save, kept, error);
         if (error) return bad_input("{}: can't be renamed to {}: {}", config_.save, kept, error.message());
     }

@@ -75,7 +75,7 @@ TEST_F(ModelPaths, LimitTheContext) {
     expect_one_line_error(decode(base + Arguments{"--context", "300"}),
                           {"--context 300: is more than the 256 positions of " + model});
     expect_one_line_error(decode(base + Arguments{"--context", "-1"}), {"--context -1: must be at least 1"});
-    expect_one_line_error(decode(base + Arguments{"--context", "5"}), {"context of 5"});
+    expect_one_line_error(decode(base + Arguments{"--context", "3"}), {"context of 3"});
     const ProcessResult recorded =
         run(home_, {"record", "--model", model, "--raw", "--prompt", "hello you", "--max-new", "100",
                     "--ignore-eos", "--context", "40", "--out", home_.file("r"), "--no-times"});

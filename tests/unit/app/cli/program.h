@@ -130,9 +130,11 @@ inline nlohmann::json parse_output(const ProcessResult& done) {
     return nlohmann::json::parse(done.out, nullptr, false);
 }
 
-/// Expects this exit code, an empty stdout, and one line on stderr that contains all `parts`.
-inline void expect_one_line_error(const ProcessResult& done, const std::vector<std::string>& parts,
+/// Expects this exit code, an empty stdout, and one line on stderr that contains all `parts`. Notes may come
+/// before it.
+inline void expect_one_line_error(ProcessResult done, const std::vector<std::string>& parts,
                                   int exit_code = 2) {
+    while (done.err.starts_with("warning: ")) done.err.erase(0, done.err.find('\n') + 1);
     EXPECT_EQ(done.exit_code, exit_code) << done.err;
     EXPECT_EQ(done.out, "");
     EXPECT_EQ(done.err.rfind("draftscope: ", 0), 0u) << done.err;

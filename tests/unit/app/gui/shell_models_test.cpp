@@ -371,8 +371,8 @@ TEST(TextLayout, WordWiderThanALineBreaksBetweenCharacters) {
     EXPECT_EQ(lay_out_lines({"a", " incomprehensible", " b"}, 60),
               (Lines{"a", "incomp", "rehens", "ible b"}));
     EXPECT_EQ(lay_out_lines({"incom", "prehen", "sible"}, 60).size(), 3u) << "breaks only between pieces";
-    EXPECT_EQ(lay_out_lines({"x abcd", "efgh"}, 60), (Lines{"x", "abcd", "efgh"}))
-        << "a word of pieces that fit one by one";
+    EXPECT_EQ(lay_out_lines({"x abcd", "efgh"}, 60), (Lines{"x abcd", "efgh"}))
+        << "a word wider than a line breaks between its pieces";
     EXPECT_EQ(lay_out_lines({"\u6d4f\u89c8\u6587\u672b"}, 65), (Lines{"\u6d4f\u89c8", "\u6587\u672b"}));
     EXPECT_EQ(lay_out_lines({"ae\u0301i"}, 30), (Lines{"a", "e\u0301", "i"})) << "marks stay";
     EXPECT_EQ(lay_out_lines({"\u6d4f\n\u89c8"}, 10).size(), 2u) << "one character a line at least";

@@ -245,13 +245,12 @@ TEST_F(EngineHostTest, CancellationKeepsRecordedRows) {
     EXPECT_GT(loaded->rounds.size(), 0u);
 }
 
-TEST_F(EngineHostTest, RejectsTooLongPromptsBeforeDecoding) {
+TEST_F(EngineHostTest, RejectsPromptsThatAreAllTooLongBeforeDecoding) {
     RunConfig config = files_.config();
     std::string longer;
     for (int i = 0; i < 3000; ++i) longer += "xy ";
     config.prompts_file = files_.file("prompts.jsonl");
-    std::ofstream(config.prompts_file)
-        << "{\"prompt\": \"hello\"}\n{\"id\": \"big\", \"prompt\": \"" << longer << "\"}\n";
+    std::ofstream(config.prompts_file) << "{\"id\": \"big\", \"prompt\": \"" << longer << "\"}\n";
     const auto done = host_.run(config, recorder_, gate_, {});
     ASSERT_FALSE(done.ok());
     EXPECT_EQ(done.error().kind, ErrorKind::bad_input);

@@ -185,7 +185,7 @@ TEST(DecodeRecording, InvalidFieldsAreNamed) {
         {[](auto& j) { j["sampling"]["top_p"] = 2; }, "sampling.top_p is 2"},
         {[](auto& j) { j["sampling"]["seed"] = -1; }, "sampling.seed is -1"},
         {[](auto& j) {
-             j["aux_layers"] = {1, 2, 4};
+             j["aux_layers"] = {1, 2, 5};
          },
          "aux_layers"},
         {[](auto& j) {

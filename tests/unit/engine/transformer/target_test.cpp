@@ -434,7 +434,8 @@ TEST(Target, RejectsRequestsThatDoNotFit) {
     EXPECT_EQ(message(large, random_tokens(rng, 256, 97), {}, {}), "");
     EXPECT_NE(message(large, {97}, {}, {}).find("token id 97"), std::string::npos);
     EXPECT_NE(message(large, {-1}, {}, {}).find("token id -1"), std::string::npos);
-    EXPECT_NE(message(large, {1}, {2}, {}).find("aux layer 2"), std::string::npos);
+    EXPECT_EQ(message(large, {1}, {2}, {}), "") << "the stream after the last layer";
+    EXPECT_NE(message(large, {1}, {3}, {}).find("aux layer 3"), std::string::npos);
     EXPECT_NE(message(large, {1}, {}, {1}).find("row 1 of 1"), std::string::npos);
     KvCache foreign(1, 8, 32, kernels::KvType::f32);
     EXPECT_NE(message(foreign, {1}, {}, {}).find("not made by this target"), std::string::npos);
