@@ -189,9 +189,10 @@ def main():
         templates = sorted(folder.glob("*.jinja"))
         if templates:
             different += compare_templates(peer, templates)
-        compared += len(templates) + (folder / "tokenizer.json").exists()
-        if not templates and not (folder / "tokenizer.json").exists():
-            print(f"skipped: {folder} has no *.jinja and no tokenizer.json")
+        found = len(templates) + len(vectors) + (folder / "tokenizer.json").exists()
+        compared += found
+        if not found:
+            print(f"skipped: {folder} has no *.jinja, no vectors and no tokenizer.json")
     sys.exit(1 if different else 0 if compared else 77)
 
 
