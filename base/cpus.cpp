@@ -39,9 +39,9 @@ std::vector<int> usable_cpus() {
     return all;
 }
 
-Notes thread_limit_notes() {
+Notes thread_limit_notes(int wanted) {
     Notes notes;
-    if (default_quota() < usable_cores())
+    if (wanted == 0 && default_quota() < usable_cores())
         add_note(notes,
                  "the process's control group allows the time of {:.3g} of its {} CPUs, so the default of "
                  "--threads is {}",

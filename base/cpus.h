@@ -16,8 +16,12 @@ inline int usable_cores() {
 /// Returns the default number of threads: the usable CPUs, at most the control group's quota. The quota is
 /// rounded down to 1 or more.
 int default_threads();
-/// Says that a quota limits default_threads().
-Notes thread_limit_notes();
+/// Returns `wanted` threads; 0 = default_threads().
+inline int threads_or_default(int wanted) {
+    return wanted > 0 ? wanted : default_threads();
+}
+/// Says that a quota limits threads_or_default(wanted).
+Notes thread_limit_notes(int wanted);
 /// Pins a thread to one CPU. Returns false if the system does not allow it.
 bool pin_thread(std::thread& thread, int cpu);
 

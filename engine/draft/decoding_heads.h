@@ -71,8 +71,7 @@ std::unique_ptr<LmHead> make_level_lm_heads(std::span<const LevelLmHead> heads, 
 enum class DecodingHeadKind { medusa, hydra };
 
 /// Reads a published checkpoint. Medusa: `{i}.{block}.linear.weight` and `{i}.{blocks}.weight`,
-/// TensorRT-LLM's
-/// `{i}.medusa_layers.{block}.linear.weight` and `{i}.lm_head.weight`, or vLLM's
+/// TensorRT-LLM's `{i}.medusa_layers.{block}.linear.weight` and `{i}.lm_head.weight`, or vLLM's
 /// `blocks.{i}.layers.{block}.weight`, `lm_heads.{i}.weight` and `token_map`. Hydra:
 /// `hydra_mlp.{i}.{block}...` and `hydra_lm_head.{i}...`, or Medusa's names with Hydra's widths (drafters
 /// trained with this project). Any prefix is taken. The file defines the number of heads and blocks. An LM

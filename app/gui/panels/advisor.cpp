@@ -98,7 +98,7 @@ void draw_buttons(PanelContext& c, const SweepView& view) {
         c.config = advised;
         if (view.advice.plain) c.config.drafter = plain_drafter;
     }
-    const int threads = advised.threads > 0 ? advised.threads : default_threads();
+    const int threads = threads_or_default(advised.threads);
     draw_hint(c.style, fmt::format("with {} of the recording and {}",
                                    format_count(static_cast<std::int64_t>(tried), "conversation"),
                                    format_count(threads, "thread")));

@@ -399,8 +399,8 @@ Result<FitReport> run_fit(const FitConfig& config, const JobHooks& hooks) {
         DS_TRY(fit_text_ranking(config, hooks, report));
     } else {
         FitData fit_data;
-        if (config.threads == 0) say_notes(thread_limit_notes());
-        fit_data.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : default_threads());
+        say_notes(thread_limit_notes(config.threads));
+        fit_data.exec = kernels::make_cpu_exec(threads_or_default(config.threads));
         DS_ASSIGN(fit_data.recordings, fit::open_recordings(config.recordings));
         const bool ranking = recipe.reads_generations() && !config.joint && !config.weights;
         DS_ASSIGN(const std::optional<Torch> torch, torch_for(config, report));

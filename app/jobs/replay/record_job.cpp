@@ -63,8 +63,8 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     DS_ASSIGN(const ResolvedRun run, resolve_run(run_config));
     DS_ASSIGN(PromptSet prompts, read_prompts(run.config));
     std::vector<Conversation>& conversations = prompts.conversations;
-    if (run.config.threads == 0) say_notes(thread_limit_notes());
-    const auto exec = kernels::make_cpu_exec(run.config.threads > 0 ? run.config.threads : default_threads());
+    say_notes(thread_limit_notes(run.config.threads));
+    const auto exec = kernels::make_cpu_exec(threads_or_default(run.config.threads));
     DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
     DS_ASSIGN(const auto target, Target::load(run.config.model, *exec, run.precision, hooks.on_progress,
                                               cache, run.config.context));

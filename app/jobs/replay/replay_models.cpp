@@ -63,8 +63,8 @@ Result<ReplayModels> load_models(const ReplayConfig& config, const ResolvedRun& 
                                  std::shared_ptr<const DecodeRecording> recording, const JobHooks& hooks) {
     ReplayModels models;
     models.recording = std::move(recording);
-    if (config.threads == 0) say_notes(thread_limit_notes());
-    models.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : default_threads());
+    say_notes(thread_limit_notes(config.threads));
+    models.exec = kernels::make_cpu_exec(threads_or_default(config.threads));
     models.precision = first.precision.value_or(
         kernels::precision_from(models.recording->info().precision).value_or(kernels::Precision::bf16));
     hooks.report(-1, "packing the LM head");

@@ -78,7 +78,7 @@ void ModelCache::note_gpu(const kernels::DeviceInfo& info) {
 Status ModelCache::load_exec(const ResolvedRun& run) {
     const RunConfig& config = run.config;
     const bool cuda = config.backend == "cuda";
-    const ExecKey key{config.backend, config.threads > 0 ? config.threads : default_threads(), config.pin,
+    const ExecKey key{config.backend, threads_or_default(config.threads), config.pin,
                       cuda && config.gpu_graphs, cuda && config.l2_window};
     if (exec_.holds(key)) return {};
     if (cuda || exec_.key.backend == "cuda") drop_target();

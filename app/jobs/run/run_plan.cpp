@@ -36,7 +36,7 @@ Result<RunPlan> make_run_plan(const RunConfig& config, const RunHooks& hooks) {
     plan.prompts_hash = std::move(set.hash);
     plan.notes = plan.run.notes;
     append_notes(plan.notes, set.notes);
-    if (plan.run.config.threads == 0) append_notes(plan.notes, thread_limit_notes());
+    append_notes(plan.notes, thread_limit_notes(plan.run.config.threads));
     plan.bench = hooks.bench;
     plan.windowed = hooks.conversations > 0;
     keep_window(plan.conversations, hooks);

@@ -238,7 +238,7 @@ TEST(ControlGroup, HasVersionOne) {
 TEST(DefaultThreads, AreAtLeastOneAndAtMostTheCpus) {
     EXPECT_GE(default_threads(), 1);
     EXPECT_LE(default_threads(), usable_cores());
-    EXPECT_EQ(thread_limit_notes().empty(),
+    EXPECT_EQ(thread_limit_notes(0).empty(),
               !read_control_group().cpus || *read_control_group().cpus >= usable_cores());
 }
 
