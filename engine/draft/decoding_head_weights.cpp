@@ -62,7 +62,6 @@ class Reader {
     Result<std::vector<float>> vector(const std::string& name, int size);
     Status read_lm_head(int head, DecodingHeadWeights& out);
     Status read_vocab(DecodingHeadWeights& out);
-    Status check_all_used() const;
     std::string id() const { return kind_ == DecodingHeadKind::medusa ? "Medusa" : "Hydra"; }
 
     DecodingHeadKind kind_;
@@ -222,15 +221,6 @@ Status Reader::read_vocab(DecodingHeadWeights& out) {
     return {};
 }
 
-Status Reader::check_all_used() const {
-    for (const std::string& name : source_.names()) {
-        if (used_.count(name) != 0) continue;
-        return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version", source_.path(),
-                         name, id());
-    }
-    return {};
-}
-
 Status Reader::read(DecodingHeadWeights& out) {
     DS_TRY(find_layout());
     for (int head = 0; has(block_name(head, 0) + "weight"); ++head) {
@@ -243,7 +233,7 @@ Status Reader::read(DecodingHeadWeights& out) {
         DS_TRY(read_lm_head(head, out));
     }
     DS_TRY(read_vocab(out));
-    return check_all_used();
+    return check_all_used(source_, used_, id());
 }
 
 Status check_config(const JsonFile& config, const Target& target, DecodingHeadKind kind,
@@ -311,7 +301,7 @@ Result<DecodingHeadWeights> load_decoding_heads(DecodingHeadKind kind, const std
                                                             ? std::span<const std::string_view>(hydra_files)
                                                             : std::span<const std::string_view>(medusa_files);
         DS_ASSIGN(const DrafterSource from, parse_drafter_source(drafter_source, {}));
-        DS_ASSIGN(files, open_drafter_files(from.path, names));
+        DS_ASSIGN(files, open_drafter_files(from.path, names, out.notes));
         DS_TRY(hydra ? check_family(files, {"Hydra", "Medusa"}) : check_family(files, {"Medusa"}));
         if (files.config) DS_TRY(check_config(*files.config, target, kind, out));
     }

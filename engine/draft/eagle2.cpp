@@ -34,7 +34,11 @@ class Eagle2Model final : public EagleModel {
         DS_ASSIGN(layer_, load_eagle_layer(exec, precision, checkpoint_, d));
         DS_TRY(pass_.prepare(exec.backend(), checkpoint_.shape, checkpoint_.rope, layer_, d));
         pass_.set_fused(fc_, pass_.keep(fc_bias_));
-        return checkpoint_.check_all_used();
+        if (checkpoint_.has("lm_head.weight"))
+            add_note(checkpoint_.notes,
+                     "{}: tensor '{}' is not used: EAGLE-2 drafts with the target's LM head", source.path(),
+                     checkpoint_.name("lm_head.weight"));
+        return checkpoint_.check_used();
     }
 
     const EagleCheckpoint& checkpoint() const override { return checkpoint_; }

@@ -43,7 +43,7 @@ class Eagle3Model final : public EagleModel {
         pass_.set_joined({pass_.keep(input_norm_), pass_.keep(hidden_norm_), given_out ? last : nullptr,
                           head_norm ? last : nullptr, checkpoint_.norm_before_residual});
         if (!feature_norm_.empty()) feature_norm_on_device_ = pass_.keep(feature_norm_);
-        return checkpoint_.check_all_used();
+        return checkpoint_.check_used();
     }
 
     const EagleCheckpoint& checkpoint() const override { return checkpoint_; }

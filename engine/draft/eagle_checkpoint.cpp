@@ -53,13 +53,11 @@ bool is_part(std::string_view name, std::string_view tensor) {
     return name == tensor || (name.ends_with(tensor) && name[name.size() - tensor.size() - 1] == '.');
 }
 
-/// Returns whether a tensor may be ignored: maps that follow from others, rotary angles, copies of the
-/// target's tensors.
-bool may_ignore(std::string_view name, EagleGeneration generation) {
-    if (name.ends_with("rotary_emb.inv_freq") || name.find("verifier_") != std::string_view::npos)
-        return true;
-    if (is_part(name, "t2d") || is_part(name, "d2t")) return true;
-    return generation == EagleGeneration::eagle2 && is_part(name, "lm_head.weight");
+/// Returns whether a tensor may be ignored: maps of an LM head, rotary angles, copies of the target's
+/// tensors.
+bool may_ignore(std::string_view name) {
+    return name.ends_with("rotary_emb.inv_freq") || name.find("verifier_") != std::string_view::npos ||
+           is_part(name, "t2d") || is_part(name, "d2t");
 }
 
 /// Finds the only decoder layer, whatever its prefix.
@@ -75,7 +73,8 @@ Status find_layer(EagleCheckpoint& checkpoint) {
 }
 
 Status check_generation(EagleCheckpoint& checkpoint, EagleGeneration generation) {
-    const bool is_eagle3 = checkpoint.has("layers.0.hidden_norm.weight");
+    const bool is_eagle3 =
+        checkpoint.layout == EagleLayout::gguf || checkpoint.has("layers.0.hidden_norm.weight");
     if (is_eagle3 == (generation == EagleGeneration::eagle3)) return {};
     // If the checkpoint is of neither generation, loading reports the missing tensor.
     if (!is_eagle3 && !checkpoint.has("layers.0.self_attn.q_proj.weight")) return {};
@@ -91,7 +90,7 @@ void infer_head_dim(EagleCheckpoint& checkpoint, const std::optional<JsonFile>& 
     if (q == nullptr || q->rows() % shape.heads != 0 || q->rows() / shape.heads % 2 != 0) return;
     const auto rows = static_cast<int>(q->rows() / shape.heads);
     // The scaled rotation was computed for the previous size.
-    if (rows >= 2 && checkpoint.rope_divisors.empty()) shape.head_dim = rows;
+    if (rows >= 2 && checkpoint.rotation.divisors.empty()) shape.head_dim = rows;
 }
 
 Status open_files(const std::string& path, EagleGeneration generation, const Target& target,
@@ -102,11 +101,11 @@ Status open_files(const std::string& path, EagleGeneration generation, const Tar
         DS_ASSIGN(GgufFile file, GgufFile::open(path));
         return read_eagle_gguf(std::move(file), config, out);
     }
-    DS_ASSIGN(DrafterFiles files, open_drafter_files(path, weight_files));
+    DS_ASSIGN(DrafterFiles files, open_drafter_files(path, weight_files, out.notes));
     DS_TRY(check_family(files, {"EAGLE"}));
     if (!files.config)
         return bad_input("{}: config.json with the drafter's dimensions is missing in the same folder",
-                         files.weights_path);
+                         files.weights->path());
     DS_TRY(read_eagle_config(*files.config, config, out));
     out.weights = std::move(files.weights);
     DS_TRY(find_layer(out));
@@ -119,8 +118,8 @@ Status make_rope(const DrafterSource& drafter_source, const Target& target, Eagl
     DS_ASSIGN(const std::string kind, drafter_source.choice("rope", kinds));
     const int context = target.config().context;
     if (kind == "own") {
-        out.rope = kernels::make_rope_table(out.shape.head_dim, out.rope_theta, context, out.rope_divisors,
-                                            out.rope_scale);
+        out.rope = kernels::make_rope_table(out.shape.head_dim, out.rotation.theta, context,
+                                            out.rotation.divisors, out.rotation.scale);
         return {};
     }
     if (target.config().head_dim != out.shape.head_dim) {
@@ -276,14 +275,9 @@ bool EagleCheckpoint::has(std::string_view official) {
     return weights->find(name(official)) != nullptr;
 }
 
-Status EagleCheckpoint::check_all_used() const {
-    for (const std::string& tensor : weights->names()) {
-        if (used.count(tensor) != 0 || may_ignore(tensor, generation)) continue;
-        return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version",
-                         weights->path(), tensor,
-                         generation == EagleGeneration::eagle3 ? "EAGLE-3" : "EAGLE-2");
-    }
-    return {};
+Status EagleCheckpoint::check_used() const {
+    return check_all_used(*weights, used, generation == EagleGeneration::eagle3 ? "EAGLE-3" : "EAGLE-2",
+                          may_ignore);
 }
 
 Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const std::string& text,

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "engine/formats/gguf.h"
 #include "engine/formats/json_file.h"
+#include "engine/formats/rope_config.h"
 #include "engine/formats/weight_source.h"
 #include "engine/transformer/decoder_layer.h"
 #include "engine/transformer/device_embeddings.h"
@@ -37,9 +38,7 @@ struct EagleCheckpoint {
     std::string verifier;   ///< the target named in the checkpoint; "" if none
     LayerShape shape;       ///< hidden = the drafter's hidden size d
     int target_hidden = 0;  ///< width of one target feature
-    float rope_theta = 10000.0f;
-    std::vector<float> rope_divisors;  ///< head_dim / 2; empty = none
-    float rope_scale = 1;              ///< of cos and sin
+    RopeConfig rotation;
     /// EAGLE-3: layers whose input is captured; the number of layers is the output of the last one.
     std::vector<int> aux_layers;
     std::string aux_field;      ///< "FILE: FIELD" that names them; "" if none does
@@ -65,9 +64,8 @@ struct EagleCheckpoint {
     std::string name(std::string_view official);
     /// Returns whether the file has this tensor, and marks its name as used.
     bool has(std::string_view official);
-    /// Checks that every tensor is used or may be ignored. An unknown tensor would mean an unsupported
-    /// variant.
-    Status check_all_used() const;
+    /// Checks that every tensor is used or may be ignored.
+    Status check_used() const;
 
     std::string outer_name(std::string_view official) const;
     std::string layer_prefix = "layers.0.";  ///< of this file

@@ -87,7 +87,7 @@ Result<EagleCheckpoint> open_joint_drafter(const std::string& id, const std::str
     const std::string& path = checkpoint.weights->path();
     if (*generation == EagleGeneration::eagle3 && (checkpoint.has("lm_head.weight") || checkpoint.has("d2t")))
         return bad_input("{}: --joint replaces the head, but this drafter has its own lm_head.weight", path);
-    if (checkpoint.rope_scale != 1)
+    if (checkpoint.rotation.scale != 1)
         return bad_input("{}: --joint does not train with YaRN's attention factor", path);
     if (checkpoint.layout == EagleLayout::gguf || checkpoint.norm_before_fc || checkpoint.fc_norm ||
         checkpoint.norm_output || !checkpoint.head_norm ||

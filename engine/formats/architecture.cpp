@@ -82,6 +82,16 @@ std::string known_hf_classes() {
     return out;
 }
 
+Status check_head_sizes(const std::string& path, int heads, int kv_heads, int head_dim) {
+    if (heads % kv_heads != 0)
+        return bad_input("{}: {} heads cannot share {} key/value heads", path, heads, kv_heads);
+    if (head_dim % 2 != 0 || head_dim < 2)
+        return bad_input("{}: heads are {} wide, expected an even width", path, head_dim);
+    if (std::int64_t{heads} * head_dim > max_extent)
+        return bad_input("{}: {} heads of {} are wider than supported", path, heads, head_dim);
+    return {};
+}
+
 void apply_architecture(const Architecture& architecture, ModelConfig& config) {
     config.architecture = architecture.name;
     config.qkv_bias = architecture.qkv_bias;

@@ -78,16 +78,7 @@ Status read_heads(const JsonFile& file, ModelConfig& config) {
                          config.heads);
     }
     config.head_dim = head_dim.value_or(fallback);
-    if (config.heads % config.kv_heads != 0) {
-        return bad_input("{}: {} heads cannot share {} key/value heads", file.path(), config.heads,
-                         config.kv_heads);
-    }
-    if (config.head_dim % 2 != 0 || config.head_dim < 2)
-        return bad_input("{}: heads are {} wide, expected an even width", file.path(), config.head_dim);
-    if (std::int64_t{config.heads} * config.head_dim > max_extent)
-        return bad_input("{}: {} heads of {} are wider than supported", file.path(), config.heads,
-                         config.head_dim);
-    return {};
+    return check_head_sizes(file.path(), config.heads, config.kv_heads, config.head_dim);
 }
 
 }  // namespace
@@ -106,10 +97,7 @@ Result<HfConfig> read_hf_config(const JsonFile& file, Notes& notes) {
     DS_TRY(reject_window(file, config));
     DS_ASSIGN(config.vocab, file.required_count("vocab_size", max_extent));
     DS_TRY(read_heads(file, config));
-    DS_ASSIGN(RopeConfig rope, read_hf_rope(file, config.head_dim, notes));
-    config.rope_theta = rope.theta;
-    config.rope_divisors = std::move(rope.divisors);
-    config.rope_scale = rope.scale;
+    DS_ASSIGN(config.rotation, read_hf_rope(file, config.head_dim, notes));
     DS_ASSIGN(const auto eps, file.positive("rms_norm_eps"));
     if (!eps) return file.field_error("rms_norm_eps", "a positive number");
     config.norm_eps = static_cast<float>(*eps);

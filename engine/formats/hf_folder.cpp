@@ -131,8 +131,7 @@ Result<ModelFile> open_hf_folder(const std::string& folder) {
     // An unusable template does not prevent opening: raw prompts need none.
     Notes notes;
     DS_ASSIGN(const std::string source, read_template(root, notes));
-    auto chat = ChatTemplate::from_source(source, folder, bos_eos_tokens(*out.tokenizer), std::move(notes));
-    out.chat = chat.ok() ? std::move(chat).value() : ChatTemplate::raw_with_problem(chat.error().message);
+    out.chat = ChatTemplate::from_source(source, folder, bos_eos_tokens(*out.tokenizer), std::move(notes));
     out.quantisation = dominant_type(*out.weights);
     return out;
 }

@@ -156,7 +156,7 @@ ModelConfig make_config(const Dimensions& model, const std::string& spec, int la
     config.ffn = model.ffn;
     config.vocab = model.vocab;
     config.context = model.context;
-    config.rope_theta = model.rope_theta;
+    config.rotation.theta = model.rope_theta;
     config.norm_eps = model.norm_eps;
     config.tied_head = model.tied_head;
     return config;

@@ -292,13 +292,36 @@ Result<HeadArtefact> required_artefact(const HeadSpec& spec, const HeadFiles& ar
     return artefact;
 }
 
+std::vector<std::string> files_of(const std::string& path) {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    if (!fs::is_directory(path, error)) return {path};
+    std::vector<std::string> out;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
+        if (entry.is_regular_file(error)) out.push_back(entry.path().string());
+    std::ranges::sort(out);
+    return out;
+}
+
 Result<std::string> checkpoint_hash(const std::string& path) {
     constexpr std::size_t piece = 4096, pieces = 64;
     std::error_code error;
-    const std::string file = std::filesystem::is_directory(path, error)
-                                 ? (std::filesystem::path(path) / "model.safetensors").string()
-                                 : path;
-    DS_ASSIGN(const auto mapped, MappedFile::open(file, "a checkpoint"));
+    if (std::filesystem::is_directory(path, error)) {
+        const std::string usual = (std::filesystem::path(path) / "model.safetensors").string();
+        std::vector<std::string> files = files_of(path);
+        std::erase_if(files, [](const std::string& file) {
+            return !file.ends_with(".safetensors") && !file.ends_with(".bin") && !file.ends_with(".pt");
+        });
+        if (files.size() <= 1 || std::ranges::find(files, usual) != files.end())
+            return checkpoint_hash(files.size() == 1 ? files.front() : usual);
+        std::string all;
+        for (const std::string& file : files) {
+            DS_ASSIGN(const std::string one, checkpoint_hash(file));
+            all += one;
+        }
+        return hex(fnv1a(all));
+    }
+    DS_ASSIGN(const auto mapped, MappedFile::open(path, "a checkpoint"));
     const auto bytes = std::as_bytes(mapped->bytes());
     const std::uint64_t size = bytes.size();
     std::uint64_t hash = fnv1a(std::to_string(size));

@@ -93,8 +93,11 @@ bool is_head_artefact(const std::string& path);
 /// Opens the artefact that a fitted head requires. If none is given, bad_input says how to make one.
 Result<HeadArtefact> required_artefact(const HeadSpec& spec, const HeadFiles& artefacts);
 
+/// Returns the files of a folder in the order of their names, or the file itself.
+std::vector<std::string> files_of(const std::string& path);
+
 /// Identifies a drafter's weights by 16 hex digits. The hash covers the size and up to 64 evenly spaced 4 KiB
-/// pieces of model.safetensors. `path`: the checkpoint's folder or file.
+/// pieces of model.safetensors, else of each file of weights. `path`: the checkpoint's folder or file.
 Result<std::string> checkpoint_hash(const std::string& path);
 
 /// Identifies a prompt by 16 hex digits, whatever file it comes from. The hash covers the user text of its

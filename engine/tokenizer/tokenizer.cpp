@@ -159,7 +159,7 @@ struct Tokenizer::Impl {
     std::vector<TokenId> eos;
     TokenId bos = no_token;
     TokenId named_eos = no_token;
-    bool add_bos = false, add_bos_to_chat = false;
+    bool add_bos = false, add_bos_to_chat = false, add_eos = false;
     std::string bos_note;
     bool normalises = false;
     std::uint64_t fingerprint = 0;
@@ -275,6 +275,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
                                                  : impl->eos.front();
     impl->add_bos = spec.add_bos;
     impl->add_bos_to_chat = spec.add_bos_to_chat;
+    impl->add_eos = spec.add_eos;
     impl->bos_note = spec.bos_note;
     return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
 }
@@ -342,6 +343,10 @@ TokenId Tokenizer::named_eos() const {
 TokenId Tokenizer::bos() const {
     return impl_->bos;
 }
+bool Tokenizer::add_eos() const {
+    return impl_->add_eos;
+}
+
 bool Tokenizer::add_bos(bool to_chat) const {
     return to_chat ? impl_->add_bos_to_chat : impl_->add_bos;
 }

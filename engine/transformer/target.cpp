@@ -169,8 +169,8 @@ Status Target::Impl::load_layers(WeightLoader& loader, const ProgressFn& progres
         layers.push_back(std::move(layer));
     }
     DS_ASSIGN(output_norm, read_vector(*file.weights, "output_norm.weight", config.hidden));
-    rope = kernels::make_rope_table(config.head_dim, config.rope_theta, config.context, config.rope_divisors,
-                                    config.rope_scale);
+    rope = kernels::make_rope_table(config.head_dim, config.rotation.theta, config.context,
+                                    config.rotation.divisors, config.rotation.scale);
     return {};
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <vector>
 
 #include "base/hash.h"
@@ -13,21 +12,11 @@
 namespace draftscope {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// Hashes a file, or the files of a folder in the order of their names. What cannot be read does not count:
 /// loading it reports why.
 std::uint64_t hash_of(const std::string& path, std::uint64_t hash) {
-    std::error_code error;
-    std::vector<std::string> files;
-    if (fs::is_directory(path, error)) {
-        for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
-            if (entry.is_regular_file(error)) files.push_back(entry.path().string());
-        std::ranges::sort(files);
-    } else if (!path.empty()) {
-        files.push_back(path);
-    }
-    for (const std::string& file : files)
+    if (path.empty()) return hash;
+    for (const std::string& file : files_of(path))
         if (const auto one = checkpoint_hash(file); one.ok()) hash = fnv1a(*one, hash);
     return hash;
 }

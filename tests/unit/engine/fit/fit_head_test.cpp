@@ -406,7 +406,7 @@ TEST_F(FitHead, AJointTrainingGetsTheDraftersTensorsAndReportsTheTrainedDrafter)
         for (int i = 0; i < 4; ++i) {
             double found = 0;
             EXPECT_TRUE(angles >> found);
-            const double wanted = std::pow(static_cast<double>(checkpoint->rope_theta), -i / 4.0);
+            const double wanted = std::pow(static_cast<double>(checkpoint->rotation.theta), -i / 4.0);
             EXPECT_NEAR(found, wanted, 1e-6 * wanted);
         }
         std::map<std::string, std::int64_t> rows;

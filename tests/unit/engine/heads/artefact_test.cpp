@@ -161,6 +161,14 @@ TEST(CheckpointHash, DependsOnWeights) {
     EXPECT_NE(first, hash(changed));
     EXPECT_NE(hash("x"), hash("y"));
     EXPECT_FALSE(checkpoint_hash(folder.file("none")).ok());
+    std::filesystem::remove(folder.file("model.safetensors"));
+    EXPECT_FALSE(checkpoint_hash(folder.path()).ok());
+    testing::write_text(folder.file("a.bin"), "x");
+    EXPECT_EQ(checkpoint_hash(folder.path()).value(), checkpoint_hash(folder.file("a.bin")).value());
+    testing::write_text(folder.file("b.bin"), "y");
+    const std::string both = checkpoint_hash(folder.path()).value();
+    testing::write_text(folder.file("b.bin"), "z");
+    EXPECT_NE(checkpoint_hash(folder.path()).value(), both);
 }
 
 TEST(PromptHash, IsFnv1aOfTheTrimmedText) {
