@@ -40,7 +40,7 @@ THIRD_PARTY = {
     r"GLFW|GL/|EGL/": {"app/gui"},
     r"pcre2|utf8proc": {"engine"},
     r"CLI/": {"app/cli"},
-    r"nlohmann": {"capture", "profiler", "engine", "storage", "app/jobs", "app/cli", "app/gui"},
+    r"nlohmann": {"base", "capture", "profiler", "engine", "storage", "app/jobs", "app/cli", "app/gui"},
     r"Eigen/": {"engine"},
     r"spdlog": {"base"},
 }

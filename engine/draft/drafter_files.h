@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_file.h"
 #include "base/result.h"
-#include "engine/formats/json_file.h"
 #include "engine/formats/weight_source.h"
 #include "kernels/matrix.h"
 

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_file.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/formats/gguf.h"
-#include "engine/formats/json_file.h"
 #include "engine/formats/weight_source.h"
 #include "engine/transformer/decoder_layer.h"
 #include "engine/transformer/device_embeddings.h"

@@ -2,10 +2,10 @@
 
 #include <vector>
 
+#include "base/json_file.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/formats/gguf.h"
-#include "engine/formats/json_file.h"
 
 namespace draftscope {
 

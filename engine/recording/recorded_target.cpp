@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "base/json_file.h"
 #include "engine/formats/head_only_model.h"
-#include "engine/formats/json_file.h"
 #include "engine/formats/model_file.h"
 
 namespace draftscope {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/formats/json_file.h"
+#include "base/json_file.h"
 
 namespace draftscope {
 namespace {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "engine/formats/json_file.h"
+#include "base/json_file.h"
 #include "engine/tree/sampled_drafts.h"
 
 namespace draftscope {

@@ -1,4 +1,4 @@
-#include "engine/formats/json_file.h"
+#include "base/json_file.h"
 
 #include <cmath>
 #include <filesystem>
@@ -37,6 +37,13 @@ Result<std::optional<JsonFile>> JsonFile::read_if_present(const std::string& pat
     return std::optional<JsonFile>(JsonFile(path, "", std::move(json)));
 }
 
+std::optional<JsonFile> JsonFile::parse(const std::string& text, const std::string& path,
+                                        const std::string& remedy) {
+    Json json = Json::parse(text, nullptr, false);
+    if (!json.is_object()) return std::nullopt;
+    return JsonFile(path, "", std::move(json), remedy);
+}
+
 const Json* JsonFile::find(const char* field) const {
     const auto found = json_.find(field);
     return found == json_.end() || found->is_null() ? nullptr : &*found;
@@ -44,15 +51,27 @@ const Json* JsonFile::find(const char* field) const {
 
 Error JsonFile::field_error(const char* field, std::string_view expected) const {
     const Json* value = find(field);
-    return bad_input("{}: {}{} is {}, expected {}", path_, prefix_, field,
-                     value == nullptr ? "missing" : printable_json(*value), expected);
+    return bad_input("{}: {}{} is {}, expected {}{}", path_, prefix_, field,
+                     value == nullptr ? "missing" : printable_json(*value), expected, remedy_);
 }
 
 Result<std::optional<JsonFile>> JsonFile::object(const char* field) const {
     const Json* value = find(field);
     if (value == nullptr) return std::optional<JsonFile>();
     if (!value->is_object()) return field_error(field, "an object");
-    return std::optional<JsonFile>(JsonFile(path_, prefix_ + field + ".", *value));
+    return std::optional<JsonFile>(JsonFile(path_, prefix_ + field + ".", *value, remedy_));
+}
+
+Result<std::vector<JsonFile>> JsonFile::objects(const char* field) const {
+    const Json* value = find(field);
+    if (value == nullptr || !value->is_array()) return field_error(field, "a list of objects");
+    std::vector<JsonFile> out;
+    for (const Json& one : *value) {
+        const std::string name = fmt::format("{}{}[{}]", prefix_, field, out.size());
+        if (!one.is_object()) return bad_input("{}: {} is not an object{}", path_, name, remedy_);
+        out.push_back(JsonFile(path_, name + ".", one, remedy_));
+    }
+    return out;
 }
 
 Result<std::optional<std::string>> JsonFile::text(const char* field) const {
