@@ -14,7 +14,7 @@
 /// tables. DS_FIELDS names members whose keys are their names; field() gives another key, or a value that
 /// follows from the row. A rule applies to a group of fields.
 ///
-///     constexpr auto point_fields = join(DS_FIELDS(CostPoint, samples), omitted(DS_FIELDS(CostPoint,
+///     constexpr auto point_fields = join(DS_FIELDS(CostPoint, samples), omitted_if_none(DS_FIELDS(CostPoint,
 ///     size))); json out = write_fields(point_fields, point); DS_TRY(read_fields(point_fields, file, point));
 namespace draftscope {
 
@@ -46,8 +46,8 @@ constexpr auto rule(Change change) {
     };
 }
 /// Absent values (see is_none()) are written as null, or not written.
-inline constexpr auto or_null = rule([](auto& one) { one.null_if_none = true; });
-inline constexpr auto omitted = rule([](auto& one) { one.omitted_if_none = true; });
+inline constexpr auto null_if_none = rule([](auto& one) { one.null_if_none = true; });
+inline constexpr auto omitted_if_none = rule([](auto& one) { one.omitted_if_none = true; });
 /// A reader refuses a row without the field. Without other fields, members keep their values.
 inline constexpr auto required = rule([](auto& one) { one.is_required = true; });
 /// Limits of numbers that are read.
@@ -83,7 +83,7 @@ constexpr auto as(Convert convert, Group group, const char* suffix = "") {
 template <typename Value>
 bool is_none(const Value& value) {
     if constexpr (requires { value.has_value(); })
-        return !value || is_none(*value);
+        return !value.has_value();
     else if constexpr (requires { value.empty(); })
         return value.empty();
     else

@@ -28,9 +28,9 @@ struct Point {
     double per_row() const { return ms / rows; }
 };
 constexpr auto point_fields =
-    join(required(DS_FIELDS(Point, name)), or_null(DS_FIELDS(Point, note, error)),
+    join(required(DS_FIELDS(Point, name)), null_if_none(DS_FIELDS(Point, note, error)),
          between(1, 8, DS_FIELDS(Point, rows)), at_least(0, required(DS_FIELDS(Point, ms))),
-         omitted(DS_FIELDS(Point, samples)), DS_FIELDS(Point, complete, kind, per_row),
+         omitted_if_none(DS_FIELDS(Point, samples)), DS_FIELDS(Point, complete, kind, per_row),
          as([](double ms) { return 1e3 * ms; }, field("ms", &Point::ms), "_as_us"));
 
 Point read_or_throw(const std::string& text) {
