@@ -14,8 +14,9 @@
 /// tables. DS_FIELDS names members whose keys are their names; field() gives another key, or a value that
 /// follows from the row. A rule applies to a group of fields.
 ///
-///     constexpr auto point_fields = join(DS_FIELDS(CostPoint, samples), omitted_if_none(DS_FIELDS(CostPoint,
-///     size))); json out = write_fields(point_fields, point); DS_TRY(read_fields(point_fields, file, point));
+///     constexpr auto fields = join(DS_FIELDS(Point, ms, rows), omitted_if_none(DS_FIELDS(Point, size)));
+///     json out = write_fields(fields, point);
+///     DS_TRY(read_fields(fields, file, point));
 namespace draftscope {
 
 /// One field. `get` is a pointer to a member, or a function of the row, which is written but never read.
@@ -69,13 +70,14 @@ constexpr auto as(Convert convert, Group group, const char* suffix = "") {
     return std::apply([&](auto... one) { return std::tuple(change(one)...); }, group);
 }
 
-// DS_FIELDS(Row, a, b) is join(field("a", &Row::a), field("b", &Row::b)).
+// DS_FIELDS(Row, a, b) is join(field("a", &Row::a), field("b", &Row::b)), for up to 39 members.
 #define DS_FIELDS(Row, ...) ::draftscope::join(DS_FIELDS_SCAN(DS_FIELDS_NEXT(Row, __VA_ARGS__)))
 #define DS_FIELDS_NEXT(Row, name, ...) \
     ::draftscope::field(#name, &Row::name) __VA_OPT__(, DS_FIELDS_AGAIN DS_FIELDS_PARENS(Row, __VA_ARGS__))
 #define DS_FIELDS_PARENS ()
 #define DS_FIELDS_AGAIN() DS_FIELDS_NEXT
-#define DS_FIELDS_SCAN(...) DS_FIELDS_SCAN3(DS_FIELDS_SCAN3(DS_FIELDS_SCAN3(__VA_ARGS__)))
+#define DS_FIELDS_SCAN(...) DS_FIELDS_SCAN9(DS_FIELDS_SCAN9(DS_FIELDS_SCAN9(__VA_ARGS__)))
+#define DS_FIELDS_SCAN9(...) DS_FIELDS_SCAN3(DS_FIELDS_SCAN3(DS_FIELDS_SCAN3(__VA_ARGS__)))
 #define DS_FIELDS_SCAN3(...) DS_FIELDS_SCAN1(DS_FIELDS_SCAN1(DS_FIELDS_SCAN1(__VA_ARGS__)))
 #define DS_FIELDS_SCAN1(...) __VA_ARGS__
 
