@@ -88,8 +88,10 @@ bool is_none(const Value& value) {
         return !value.has_value();
     else if constexpr (requires { value.empty(); })
         return value.empty();
-    else
+    else if constexpr (requires { value > Value(); })
         return !(value > Value());
+    else
+        return false;
 }
 /// Returns a value as JSON: an enum as its text, an absent optional as null.
 template <typename Json, typename Value>
@@ -107,9 +109,7 @@ Json write_fields(const std::tuple<Field<Get>...>& fields, const Row& row) {
     Json out = Json::object();
     const auto write = [&](const auto& one) {
         const auto& value = std::invoke(one.get, row);
-        bool none = false;
-        if constexpr (requires { is_none(value); })
-            none = (one.null_if_none || one.omitted_if_none) && is_none(value);
+        const bool none = (one.null_if_none || one.omitted_if_none) && is_none(value);
         if (!none || !one.omitted_if_none)
             out[std::string(one.key) + one.suffix] = none ? Json() : to_json_value<Json>(value);
     };

@@ -13,12 +13,13 @@ namespace {
 using nlohmann::json;
 
 json summary_json(const Summary& ms) {
-    const auto of_some = [&](double value) { return ms.n > 0 ? json(value) : json(nullptr); };
-    return {{"n", ms.n},
-            {"mean_ms", of_some(ms.mean)},
-            {"p50_ms", of_some(ms.median)},
-            {"p99_ms", or_null(ms.p99)},
-            {"max_ms", of_some(ms.max)}};
+    json out = write_fields(join(field("mean_ms", &Summary::mean), field("p50_ms", &Summary::median),
+                                 field("p99_ms", &Summary::p99), field("max_ms", &Summary::max)),
+                            ms);
+    if (ms.n == 0)
+        for (json& value : out) value = nullptr;
+    out["n"] = ms.n;
+    return out;
 }
 
 /// Returns "p50 4.2, p99 9.1 ms", or the maximum in place of a p99 of too few samples.
@@ -37,19 +38,8 @@ std::string table(const std::string& first, const std::vector<PositionBin>& bins
     return "\n" + format_table({first, "rounds", "tau", "tok/s"}, rows);
 }
 
-json bins_json(const std::vector<PositionBin>& bins) {
-    json out = json::array();
-    for (const PositionBin& bin : bins)
-        out.push_back(
-            {{"from", bin.from},
-             {"to", bin.to},
-             {"rounds", bin.rounds},
-             {"accepted", bin.accepted},
-             {"committed", bin.committed},
-             {"tau", bin.tau},
-             {"tokens_per_second", bin.tokens_per_second > 0 ? json(bin.tokens_per_second) : json(nullptr)}});
-    return out;
-}
+constexpr auto bin_fields = join(DS_FIELDS(PositionBin, from, to, rounds, accepted, committed, tau),
+                                 null_if_none(DS_FIELDS(PositionBin, tokens_per_second)));
 
 }  // namespace
 
@@ -63,9 +53,10 @@ std::string latency_text(const Latency& latency) {
 }
 
 json latency_json(const Latency& latency) {
-    return {{"first_token", summary_json(latency.first_token_ms)},
-            {"inter_token", summary_json(latency.inter_token_ms)},
-            {"output_gap", summary_json(latency.output_gap_ms)}};
+    return write_fields(as(summary_json, join(field("first_token", &Latency::first_token_ms),
+                                              field("inter_token", &Latency::inter_token_ms),
+                                              field("output_gap", &Latency::output_gap_ms))),
+                        latency);
 }
 
 std::string position_text(const Snapshot& snapshot, RowId run_id) {
@@ -74,8 +65,8 @@ std::string position_text(const Snapshot& snapshot, RowId run_id) {
 }
 
 json position_json(const Snapshot& snapshot, RowId run_id) {
-    return {{"by_context", bins_json(speed_by_position(snapshot, run_id, true))},
-            {"by_position", bins_json(speed_by_position(snapshot, run_id, false))}};
+    return {{"by_context", list_of(bin_fields)(speed_by_position(snapshot, run_id, true))},
+            {"by_position", list_of(bin_fields)(speed_by_position(snapshot, run_id, false))}};
 }
 
 }  // namespace draftscope::cli

@@ -35,21 +35,16 @@ std::string speedup_text(const Snapshot& snapshot, RowId run_id) {
 
 nlohmann::json speedup_json(const Snapshot& snapshot, RowId run_id) {
     const auto speed = compute_speedup(snapshot, run_id);
+    nlohmann::json out = write_fields(
+        join(field("runs", &Speedup::plain_runs), DS_FIELDS(Speedup, prompts, conversations),
+             field("tokens_per_second", &Speedup::plain_tokens_per_second),
+             field("run_tokens_per_second", &Speedup::tokens_per_second), field("speedup", &Speedup::ratio),
+             as(estimate_interval_json, field("interval", &Speedup::ratio))),
+        speed.value_or(Speedup()));
     if (!speed)
-        return {{"runs", nlohmann::json::array()},
-                {"prompts", nullptr},
-                {"conversations", nullptr},
-                {"tokens_per_second", nullptr},
-                {"run_tokens_per_second", nullptr},
-                {"speedup", nullptr},
-                {"interval", nullptr}};
-    return {{"runs", speed->plain_runs},
-            {"prompts", speed->prompts},
-            {"conversations", speed->conversations},
-            {"tokens_per_second", speed->plain_tokens_per_second},
-            {"run_tokens_per_second", speed->tokens_per_second},
-            {"speedup", speed->ratio.value},
-            {"interval", estimate_interval_json(speed->ratio)}};
+        for (auto& value : out)
+            if (!value.is_array()) value = nullptr;
+    return out;
 }
 
 }  // namespace draftscope::cli

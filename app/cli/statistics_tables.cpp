@@ -53,20 +53,13 @@ json interval_json(const std::optional<Interval>& interval, double factor) {
 }
 
 json summary_json(const Summary& ns, const std::optional<Interval>& median) {
-    const auto or_null = [](const std::optional<double>& value) {
-        return value ? json(*value * 1e-3) : json(nullptr);
-    };
-    const auto of_some = [&](double value) { return ns.n > 0 ? json(value * 1e-3) : json(nullptr); };
-    return {{"n", ns.n},
-            {"total_ms", ns.total * 1e-6},
-            {"mean_us", of_some(ns.mean)},
-            {"median_us", of_some(ns.median)},
-            {"median_interval_us", interval_json(median, 1e-3)},
-            {"mad_us", of_some(ns.mad)},
-            {"min_us", of_some(ns.min)},
-            {"max_us", of_some(ns.max)},
-            {"p90_us", or_null(ns.p90)},
-            {"p99_us", or_null(ns.p99)}};
+    constexpr auto us = [](std::optional<double> ns) { return ns ? json(*ns * 1e-3) : json(); };
+    json out = write_fields(as(us, DS_FIELDS(Summary, mean, median, mad, min, max, p90, p99), "_us"), ns);
+    if (ns.n == 0)
+        for (json& value : out) value = nullptr;
+    out.update(
+        {{"n", ns.n}, {"total_ms", ns.total * 1e-6}, {"median_interval_us", interval_json(median, 1e-3)}});
+    return out;
 }
 
 std::string estimate_text(const char* name, const std::optional<Estimate>& estimate, int digits) {
@@ -114,24 +107,22 @@ json statistics_json(const RunStatistics& s) {
     json phases = json::array();
     for (const PhaseStatistics& phase : s.phases) {
         json row = summary_json(phase.ns, phase.median_interval);
+        row.update(write_fields(DS_FIELDS(PhaseStatistics, share, share_interval, gb_per_s), phase));
         row["name"] = phase_name(phase.phase_id);
         row["exposed_ms"] = phase.exposed_ns * 1e-6;
-        row["share"] = phase.share;
-        row["share_interval"] = interval_json(phase.share_interval, 1);
-        row["gb_per_s"] = phase.gb_per_s;
         phases.push_back(std::move(row));
     }
-    return {{"unit", "conversation"},
-            {"units", s.conversations},
-            {"no_interval", or_null(no_interval_text(s.conversations))},
-            {"resamples", bootstrap_resamples},
-            {"seed", BootstrapOptions{}.seed},
-            {"warmup_found", s.warmup_found},
-            {"warmup_cut", s.warmup_cut},
-            {"step", summary_json(s.step_ns, s.step_interval)},
-            {"tau", estimate_json(s.tau)},
-            {"tokens_per_second", estimate_json(s.tokens_per_second)},
-            {"phases", phases}};
+    json out = write_fields(join(field("units", &RunStatistics::conversations),
+                                 DS_FIELDS(RunStatistics, warmup_found, warmup_cut),
+                                 as(estimate_json, DS_FIELDS(RunStatistics, tau, tokens_per_second))),
+                            s);
+    out.update({{"unit", "conversation"},
+                {"no_interval", or_null(no_interval_text(s.conversations))},
+                {"resamples", bootstrap_resamples},
+                {"seed", BootstrapOptions{}.seed},
+                {"step", summary_json(s.step_ns, s.step_interval)},
+                {"phases", phases}});
+    return out;
 }
 
 }  // namespace draftscope::cli

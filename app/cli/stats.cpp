@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
 #include "app/cli/finding.h"
@@ -13,6 +12,7 @@
 #include "app/cli/speedup_text.h"
 #include "app/cli/statistics_tables.h"
 #include "app/cli/tables.h"
+#include "base/fields.h"
 #include "base/phase_names.h"
 #include "capture/machine_facts.h"
 #include "capture/queries.h"
@@ -31,14 +31,10 @@ struct StatsArguments {
 };
 
 json counters_json(const Snapshot& snapshot, RowId run_id) {
-    json out = json::array();
-    for (const GpuCounterStats& row : gpu_counter_stats(snapshot, run_id))
-        out.push_back({{"phase", phase_rows[row.phase_id].name},
-                       {"name", row.name},
-                       {"steps", row.count},
-                       {"total", row.total},
-                       {"per_step", row.per_step()}});
-    return out;
+    return list_of(
+        join(field("phase", [](const GpuCounterStats& row) { return phase_rows[row.phase_id].name; }),
+             DS_FIELDS(GpuCounterStats, name, total, per_step),
+             field("steps", &GpuCounterStats::count)))(gpu_counter_stats(snapshot, run_id));
 }
 
 /// The notes of a run's files, without those of rounds.
@@ -50,30 +46,23 @@ json notes_json(const Snapshot& snapshot, RowId run_id) {
 }
 
 json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
-    return {{"id", run.id},
-            {"name", run.name},
-            {"started_utc", run.started_utc},
-            {"ended", run.ended == RunEnd::live ? json(nullptr) : json(to_text(run.ended))},
-            {"target", run.target},
-            {"drafter", run.drafter},
-            {"head", run.head},
-            {"tree", run.tree},
-            {"verify", run.verify},
-            {"lossless", losslessness(run)},
-            {"tier", run.tier},
-            {"synthetic", run.synthetic},
-            {"acceptance", run.acceptance},
-            {"is_baseline", is_baseline(run)},
-            {"totals", totals_json(snapshot, run.id)},
-            {"baseline", speedup_json(snapshot, run.id)},
-            {"latency", latency_json(latency(snapshot, run.id))},
-            {"speed", position_json(snapshot, run.id)},
-            {"phases", phases_json(snapshot, run.id)},
-            {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
-            {"heads", heads_json(snapshot, run.id)},
-            {"gpu_counters", counters_json(snapshot, run.id)},
-            {"losses", losses_json(snapshot, run.id)},
-            {"notes", notes_json(snapshot, run.id)}};
+    json out = write_fields(DS_FIELDS(RunRow, id, name, started_utc, target, drafter, head, tree, verify,
+                                      tier, synthetic, acceptance),
+                            run);
+    out.update({{"ended", run.ended == RunEnd::live ? json(nullptr) : json(to_text(run.ended))},
+                {"lossless", losslessness(run)},
+                {"is_baseline", is_baseline(run)},
+                {"totals", totals_json(snapshot, run.id)},
+                {"baseline", speedup_json(snapshot, run.id)},
+                {"latency", latency_json(latency(snapshot, run.id))},
+                {"speed", position_json(snapshot, run.id)},
+                {"phases", phases_json(snapshot, run.id)},
+                {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
+                {"heads", heads_json(snapshot, run.id)},
+                {"gpu_counters", counters_json(snapshot, run.id)},
+                {"losses", losses_json(snapshot, run.id)},
+                {"notes", notes_json(snapshot, run.id)}});
+    return out;
 }
 
 void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
@@ -108,6 +97,9 @@ struct Pooled {
     std::vector<const RunRow*> runs;
     RunTotals sum;  ///< counts and times only
 
+    const std::string& name() const { return runs.front()->name; }
+    const std::string& tree() const { return runs.front()->tree; }
+    std::int64_t rounds() const { return sum.rounds; }
     double tau() const { return static_cast<double>(sum.committed) / static_cast<double>(sum.rounds); }
     double tokens_per_second() const {
         return sum.counted_ns > 0 ? static_cast<double>(sum.counted_committed) / seconds(sum.counted_ns) : 0;
@@ -134,22 +126,16 @@ std::vector<Pooled> pooled_settings(const Snapshot& snapshot) {
 }
 
 json pooled_json(const Snapshot& snapshot) {
-    json out = json::array();
-    for (const Pooled& pooled : pooled_settings(snapshot)) {
-        json runs = json::array(), seeds = json::array();
-        for (const RunRow* run : pooled.runs) {
-            runs.push_back(run->id);
-            seeds.push_back(run->seed);
-        }
-        out.push_back({{"runs", std::move(runs)},
-                       {"seeds", std::move(seeds)},
-                       {"name", pooled.runs.front()->name},
-                       {"tree", pooled.runs.front()->tree},
-                       {"rounds", pooled.sum.rounds},
-                       {"tau", pooled.tau()},
-                       {"tokens_per_second", rate_json(pooled.tokens_per_second())}});
-    }
-    return out;
+    const auto each = [](auto member) {
+        return [=](const Pooled& pooled) {
+            json out = json::array();
+            for (const RunRow* run : pooled.runs) out.push_back(run->*member);
+            return out;
+        };
+    };
+    return list_of(join(field("runs", each(&RunRow::id)), field("seeds", each(&RunRow::seed)),
+                        DS_FIELDS(Pooled, name, tree, rounds, tau),
+                        null_if_none(DS_FIELDS(Pooled, tokens_per_second))))(pooled_settings(snapshot));
 }
 
 void print_pooled(const Snapshot& snapshot) {
@@ -157,9 +143,9 @@ void print_pooled(const Snapshot& snapshot) {
     for (const Pooled& pooled : pooled_settings(snapshot)) {
         std::vector<RowId> runs;
         for (const RunRow* run : pooled.runs) runs.push_back(run->id);
-        rows.push_back({pooled.runs.front()->name, pooled.runs.front()->tree,
-                        fmt::format("{}", fmt::join(runs, ", ")), fmt::format("{}", pooled.sum.rounds),
-                        fmt::format("{:.3f}", pooled.tau()), rate_text(pooled.tokens_per_second())});
+        rows.push_back({pooled.name(), pooled.tree(), fmt::format("{}", fmt::join(runs, ", ")),
+                        std::to_string(pooled.rounds()), fmt::format("{:.3f}", pooled.tau()),
+                        rate_text(pooled.tokens_per_second())});
     }
     if (rows.empty()) return;
     print("{}\n",

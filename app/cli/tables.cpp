@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
+#include "base/fields.h"
 #include "base/phase_names.h"
 #include "base/tier_text.h"
 #include "capture/acceptance_by_depth.h"
@@ -144,19 +145,16 @@ std::string verify_text(const RunRow& run) {
 json phases_json(const Snapshot& snapshot, RowId run_id) {
     const RunRow* run = snapshot.run(run_id);
     const std::optional<double> probe = run != nullptr ? probed_gb_per_s(*run) : std::nullopt;
-    json out = json::array();
-    for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
-        out.push_back({{"name", phase_name(stats.phase_id)},
-                       {"count", stats.count},
-                       {"total_ms", milliseconds(stats.total_ns)},
-                       {"exposed_ms", milliseconds(stats.exposed_ns)},
-                       {"median_us", stats.count > 0 ? json(stats.median_ns * 1e-3) : json(nullptr)},
-                       {"p90_us", stats.p90_ns ? json(*stats.p90_ns * 1e-3) : json(nullptr)},
-                       {"share", stats.share},
-                       {"gb_per_s", stats.gb_per_s},
-                       {"of_probe", probe ? json(stats.gb_per_s / *probe) : json(nullptr)}});
-    }
-    return out;
+    const auto ms = [](TimeNs ns) { return milliseconds(ns); };
+    constexpr auto us = [](std::optional<double> ns) { return ns ? json(*ns * 1e-3) : json(); };
+    return list_of(join(
+        as(phase_name, field("name", &PhaseStats::phase_id)), DS_FIELDS(PhaseStats, count, share, gb_per_s),
+        as(ms, join(field("total_ms", &PhaseStats::total_ns), field("exposed_ms", &PhaseStats::exposed_ns))),
+        field("median_us",
+              [](const PhaseStats& one) { return one.count > 0 ? json(one.median_ns * 1e-3) : json(); }),
+        as(us, field("p90_us", &PhaseStats::p90_ns)), field("of_probe", [=](const PhaseStats& one) {
+            return probe ? json(one.gb_per_s / *probe) : json();
+        })))(phase_stats(snapshot, run_id));
 }
 
 json losses_json(const Snapshot& snapshot, RowId run_id) {
@@ -186,19 +184,15 @@ json totals_json(const Snapshot& snapshot, RowId run_id) {
     }
     json per_depth = json::array();
     for (const DepthAcceptance& depth : depths) per_depth.push_back(depth.rate());
-    return {{"rounds", totals.rounds},
-            {"histogram", histogram},
-            {"per_depth", std::move(per_depth)},
-            {"drafted", totals.drafted},
-            {"accepted", totals.accepted},
-            {"committed", totals.committed},
-            {"tau", totals.rounds > 0 ? json(totals.tau) : json(nullptr)},
-            {"tau_unclipped", totals.rounds > 0 ? json(totals.tau_unclipped) : json(nullptr)},
-            {"generated", totals.generated},
-            {"decode_seconds", seconds(totals.decode_ns)},
-            {"prefill_seconds", seconds(totals.prefill_ns)},
-            {"tokens_per_second", rate_json(totals.tokens_per_second)},
-            {"tokens_per_second_e2e", rate_json(totals.tokens_per_second_e2e)}};
+    constexpr auto fields =
+        join(DS_FIELDS(RunTotals, rounds, drafted, accepted, committed, generated),
+             null_if_none(DS_FIELDS(RunTotals, tokens_per_second, tokens_per_second_e2e, tau, tau_unclipped)),
+             as(seconds, join(field("decode_seconds", &RunTotals::decode_ns),
+                              field("prefill_seconds", &RunTotals::prefill_ns))));
+    json out = write_fields(fields, totals);
+    out["histogram"] = histogram;
+    out["per_depth"] = std::move(per_depth);
+    return out;
 }
 
 }  // namespace draftscope::cli
