@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "app/cli/cli.h"
@@ -12,6 +11,7 @@
 #include "app/cli/options.h"
 #include "app/cli/tables.h"
 #include "app/jobs/kernels/kernels_job.h"
+#include "base/fields.h"
 
 namespace draftscope::cli {
 namespace {
@@ -25,25 +25,16 @@ struct KernelsArguments {
 };
 
 void print_json(const KernelReport& report) {
-    nlohmann::json ops = nlohmann::json::array();
-    for (const KernelTime& m : report.ops)
-        ops.push_back({{"op", m.op},
-                       {"precision", m.precision},
-                       {"rows", m.rows},
-                       {"calls", m.calls},
-                       {"median_us", m.median_us},
-                       {"best_us", m.best_us},
-                       {"bytes", m.bytes},
-                       {"gb_per_s", m.gb_per_s()},
-                       {"scattered_probe_gb_per_s", m.scattered_probe},
-                       {"share_of_probe", report.share(m)}});
-    const nlohmann::json document = {{"isa", report.isa},
-                                     {"threads", report.threads},
-                                     {"vocab", report.settings.vocab},
-                                     {"hidden", report.settings.hidden},
-                                     {"probe_gb_per_s", {report.probe_before, report.probe_after}},
-                                     {"notes", report.notes},
-                                     {"ops", ops}};
+    nlohmann::json document = write_fields(
+        join(DS_FIELDS(KernelReport, isa, threads, notes),
+             as(list_of(join(
+                    DS_FIELDS(KernelTime, op, precision, rows, calls, median_us, best_us, bytes, gb_per_s),
+                    field("scattered_probe_gb_per_s", &KernelTime::scattered_probe),
+                    field("share_of_probe", [&](const KernelTime& m) { return report.share(m); }))),
+                DS_FIELDS(KernelReport, ops))),
+        report);
+    document.update(write_fields(DS_FIELDS(KernelSettings, vocab, hidden), report.settings));
+    document["probe_gb_per_s"] = {report.probe_before, report.probe_after};
     print_document(document);
 }
 

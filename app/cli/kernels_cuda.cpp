@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "app/cli/cli.h"
 #include "app/cli/tables.h"
 #include "app/jobs/kernels/torch_times.h"
+#include "base/fields.h"
 
 namespace draftscope::cli {
 namespace {
@@ -35,61 +35,37 @@ double torch_ratio(const DeviceMeasured& m, const TorchTimes& torch) {
 
 nlohmann::json torch_json(const TorchTimes& torch) {
     if (torch.version.empty()) return nullptr;
-    nlohmann::json ops = nlohmann::json::array();
-    for (const TorchTime& one : torch.ops)
-        ops.push_back(
-            {{"op", one.op}, {"rows", one.rows}, {"median_us", one.median_us}, {"best_us", one.best_us}});
-    return {{"version", torch.version}, {"device", torch.device}, {"ops", ops}};
+    return write_fields(
+        join(DS_FIELDS(TorchTimes, version, device),
+             as(list_of(DS_FIELDS(TorchTime, op, rows, median_us, best_us)), DS_FIELDS(TorchTimes, ops))),
+        torch);
 }
 
 void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& report, const TorchTimes& torch) {
-    // One rank is a number, as it was before lists.
-    const nlohmann::json rank =
-        options.rank.size() == 1 ? nlohmann::json(options.rank[0]) : nlohmann::json(options.rank);
-    nlohmann::json ops = nlohmann::json::array();
     const double read = read_gb_per_s(report);
-    for (const DeviceMeasured& m : report.ops)
-        ops.push_back(
-            {{"op", m.op},
-             {"mode", m.mode},
-             {"rows", m.rows},
-             {"median_us", m.median_us},
-             {"best_us", m.best_us},
-             {"spread_us", m.spread_us},
-             {"bytes", m.bytes},
-             {"gb_per_s", m.gb_per_s()},
-             {"floor_us", read > 0 ? m.bytes / (read * 1e3) : 0},
-             {"nu", m.nu > 0 ? nlohmann::json(m.nu) : nlohmann::json(nullptr)},
-             {"tflops", m.flops > 0 && m.median_us > 0 ? nlohmann::json(m.flops / (m.median_us * 1e6))
-                                                       : nlohmann::json(nullptr)},
-             {"torch_over_ours",
-              torch_ratio(m, torch) > 0 ? nlohmann::json(torch_ratio(m, torch)) : nlohmann::json(nullptr)}});
-    const kernels::DeviceInfo& gpu = report.device;
-    const nlohmann::json document = {{"backend", "cuda"},
-                                     {"device", gpu.name},
-                                     {"architecture", gpu.architecture},
-                                     {"driver", gpu.driver},
-                                     {"runtime", gpu.runtime},
-                                     {"processors", gpu.processors},
-                                     {"l2_bytes", gpu.l2_bytes},
-                                     {"persisting_l2_bytes", gpu.persisting_l2_bytes},
-                                     {"access_window_bytes", gpu.access_window_bytes},
-                                     {"shared_bytes", gpu.shared_bytes},
-                                     {"largest_cluster", report.largest_cluster},
-                                     {"clocks_before", report.clocks_before},
-                                     {"clocks_after", report.clocks_after},
-                                     {"read_gb_per_s", read},
-                                     {"copy_gb_per_s", report.copy_gb_per_s},
-                                     {"vocab", options.vocab},
-                                     {"hidden", options.hidden},
-                                     {"rank", rank},
-                                     {"gather", options.gather},
-                                     {"notes", report.not_timed},
-                                     {"library", report.library},
-                                     {"why_no_library", report.why_no_library},
-                                     {"library_wins_from", report.library_wins_from},
-                                     {"torch", torch_json(torch)},
-                                     {"ops", ops}};
+    const auto op_fields = join(
+        DS_FIELDS(DeviceMeasured, op, mode, rows, median_us, best_us, spread_us, bytes, gb_per_s),
+        field("floor_us", [=](const DeviceMeasured& m) { return read > 0 ? m.bytes / (read * 1e3) : 0; }),
+        null_if_none(join(
+            DS_FIELDS(DeviceMeasured, nu),
+            field(
+                "tflops",
+                [](const DeviceMeasured& m) { return m.median_us > 0 ? m.flops / (m.median_us * 1e6) : 0; }),
+            field("torch_over_ours", [&](const DeviceMeasured& m) { return torch_ratio(m, torch); }))));
+    nlohmann::json document =
+        write_fields(join(DS_FIELDS(DeviceBenchReport, largest_cluster, clocks_before, clocks_after,
+                                    copy_gb_per_s, library, why_no_library, library_wins_from),
+                          field("notes", &DeviceBenchReport::not_timed),
+                          as(list_of(op_fields), DS_FIELDS(DeviceBenchReport, ops))),
+                     report);
+    using Info = kernels::DeviceInfo;
+    document.update(write_fields(join(field("device", &Info::name),
+                                      DS_FIELDS(Info, architecture, driver, runtime, processors, l2_bytes,
+                                                persisting_l2_bytes, access_window_bytes, shared_bytes)),
+                                 report.device));
+    document.update(write_fields(DS_FIELDS(DeviceBenchOptions, vocab, hidden, gather, rank), options));
+    if (options.rank.size() == 1) document["rank"] = options.rank[0];  // a number, as it was before lists
+    document.update({{"backend", "cuda"}, {"read_gb_per_s", read}, {"torch", torch_json(torch)}});
     print_document(document);
 }
 

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
 #include "app/cli/decoding_options.h"
@@ -11,6 +10,7 @@
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/profile/profile_job.h"
+#include "base/fields.h"
 
 namespace draftscope::cli {
 namespace {
@@ -79,15 +79,12 @@ int predict(const MachineProfile& profile, const ProfileMachineArguments& option
         const auto cost = predict_method(profile, method, options.tau, options.context, options.batch);
         if (!cost.ok()) return report(cost.error());
         const double total = cost->total_ms();
-        list.push_back({{"method", method},
-                        {"verify_ms", cost->verify_ms},
-                        {"drafter_ms", cost->drafter_ms},
-                        {"head_ms", cost->head_ms},
-                        {"overhead_ms", cost->overhead_ms},
-                        {"step_ms", total},
-                        {"error_ms", cost->error_ms ? json(*cost->error_ms) : json()},
-                        {"extrapolated", cost->extrapolated},
-                        {"tokens_per_second", tokens_per_second(*cost, options)}});
+        json& one = list.emplace_back(write_fields(
+            join(DS_FIELDS(StepCost, verify_ms, drafter_ms, head_ms, overhead_ms, error_ms, extrapolated),
+                 field("step_ms", &StepCost::total_ms)),
+            *cost));
+        one["method"] = method;
+        one["tokens_per_second"] = tokens_per_second(*cost, options);
         rows.push_back({method, fmt::format("{:.2f}", cost->verify_ms),
                         fmt::format("{:.2f}", cost->drafter_ms), fmt::format("{:.2f}", cost->head_ms),
                         fmt::format("{:.2f}", cost->overhead_ms), fmt::format("{:.2f}", total),
@@ -96,12 +93,11 @@ int predict(const MachineProfile& profile, const ProfileMachineArguments& option
                         cost->extrapolated ? "outside the profile's sizes" : ""});
     }
     if (options.output.json) {
-        print_document({{"profile", profile.path},
-                        {"kind", to_text(profile.kind)},
-                        {"tau", options.tau},
-                        {"context", options.context},
-                        {"batch", options.batch},
-                        {"predictions", std::move(list)}});
+        json document = write_fields(DS_FIELDS(ProfileMachineArguments, tau, context, batch), options);
+        document.update(write_fields(
+            join(field("profile", &MachineProfile::path), DS_FIELDS(MachineProfile, kind)), profile));
+        document["predictions"] = std::move(list);
+        print_document(document);
         return 0;
     }
     print("{} profile of {}; context {}, batch {}, tau {}; milliseconds of a step\n\n", to_text(profile.kind),

@@ -11,10 +11,10 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/cpus.h"
+#include "base/fields.h"
 #include "profiler/cupti/counter_api.h"
 #include "profiler/cupti/gpu_session.h"
 #include "profiler/nvtx/nvtx_mirror.h"
@@ -167,29 +167,17 @@ Machine describe_machine(bool subscribe_cupti) {
 }
 
 std::string to_json(const Machine& machine) {
-    nlohmann::ordered_json capabilities = nlohmann::ordered_json::array();
-    for (const Capability& capability : machine.capabilities)
-        capabilities.push_back({{"name", capability.name},
-                                {"available", capability.available},
-                                {"state", capability.state},
-                                {"remedy", capability.remedy}});
-    const nlohmann::ordered_json out = {
-        {"cpu", machine.cpu_name},
-        {"cores", machine.cores},
-        {"isa", machine.isa},
-        {"memory_bytes", machine.memory_bytes},
-        {"os", machine.os},
-        {"kernel", machine.kernel},
-        {"read_gb_per_s",
-         machine.read_gb_per_s > 0 ? nlohmann::ordered_json(machine.read_gb_per_s) : nullptr},
-        {"cached_read_gb_per_s",
-         machine.cached_read_gb_per_s > 0 ? nlohmann::ordered_json(machine.cached_read_gb_per_s) : nullptr},
-        {"scattered_read_gb_per_s", machine.scattered_read_gb_per_s > 0
-                                        ? nlohmann::ordered_json(machine.scattered_read_gb_per_s)
-                                        : nullptr},
-        {"tsc_invariant", machine.tsc_invariant},
-        {"pid", getpid()},
-        {"capabilities", capabilities}};
+    using Ordered = nlohmann::ordered_json;
+    Ordered out = write_fields<Ordered>(
+        join(field("cpu", &Machine::cpu_name), DS_FIELDS(Machine, cores, isa, memory_bytes, os, kernel),
+             null_if_none(DS_FIELDS(Machine, read_gb_per_s, cached_read_gb_per_s, scattered_read_gb_per_s)),
+             DS_FIELDS(Machine, tsc_invariant)),
+        machine);
+    out["pid"] = getpid();
+    out["capabilities"] = Ordered::array();
+    for (const Capability& one : machine.capabilities)
+        out["capabilities"].push_back(
+            write_fields<Ordered>(DS_FIELDS(Capability, name, available, state, remedy), one));
     // Names from the system may contain invalid UTF-8.
     return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
