@@ -49,7 +49,8 @@ constexpr auto rule(Change change) {
 /// Absent values (see is_none()) are written as null, or not written.
 inline constexpr auto null_if_none = rule([](auto& one) { one.null_if_none = true; });
 inline constexpr auto omitted_if_none = rule([](auto& one) { one.omitted_if_none = true; });
-/// A reader refuses a row without the field. Without other fields, members keep their values.
+/// A reader refuses a row without the field, or with an empty one. Without other fields, members keep their
+/// values.
 inline constexpr auto required = rule([](auto& one) { one.is_required = true; });
 /// Limits of numbers that are read.
 template <typename Group>
@@ -165,8 +166,11 @@ Status read_fields(const std::tuple<Field<Get>...>& fields, const JsonFile& file
         if constexpr (std::is_member_object_pointer_v<std::decay_t<decltype(one.get)>>) {
             const nlohmann::json* found = file.find(one.key);
             if (found == nullptr && !one.is_required) return true;
-            const std::string expected =
-                read_value(found == nullptr ? nlohmann::json() : *found, one.low, one.high, row.*one.get);
+            auto& value = row.*one.get;
+            std::string expected =
+                read_value(found == nullptr ? nlohmann::json() : *found, one.low, one.high, value);
+            if constexpr (requires { value.empty(); })
+                if (one.is_required && expected.empty() && value.empty()) expected = "one that is not empty";
             if (!expected.empty()) read = file.field_error(one.key, expected);
         }
         return read.ok();

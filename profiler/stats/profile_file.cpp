@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
+#include "base/fields.h"
 #include "profiler/stats/machine_profile.h"
 
 namespace draftscope {
@@ -34,214 +34,15 @@ std::string_view name_of(const Named<T> (&names)[N], T value) {
     return "";
 }
 
+/// Sets the value named `text`. Returns the names if it is none of them.
 template <typename T, std::size_t N>
-std::optional<T> value_named(const Named<T> (&names)[N], std::string_view text) {
-    for (const Named<T>& one : names)
-        if (one.text == text) return one.value;
-    return std::nullopt;
-}
-
-/// Returns a number with six significant digits, so that files stay small.
-double rounded(double value) {
-    if (value == 0 || !std::isfinite(value)) return 0;
-    const double scale = std::pow(10.0, 5 - std::floor(std::log10(std::abs(value))));
-    return std::round(value * scale) / scale;
-}
-
-std::string dump(const json& value, int indent = -1) {
-    return value.dump(indent, ' ', false, json::error_handler_t::replace);
-}
-
-/// Reads the fields of a JSON object. Errors name the file and the field.
-class Fields {
-  public:
-    Fields(const std::string& path, std::string prefix, const json& object)
-        : path_(path), prefix_(std::move(prefix)), object_(object) {}
-
-    Error error(std::string_view field, std::string_view expected) const {
-        const json* found = find(field);
-        std::string value = found == nullptr ? "missing" : dump(*found);
-        constexpr std::size_t max_shown = 60;
-        if (value.size() > max_shown) value = value.substr(0, max_shown) + "...";
-        return bad_input(
-            "{}: {}{} is {}, expected {}; make the profile again with draftscope profile-machine", path_,
-            prefix_, field, value, expected);
+std::string read_name(const Named<T> (&names)[N], std::string_view text, T& value) {
+    std::string all;
+    for (const Named<T>& one : names) {
+        if (one.text == text) return value = one.value, "";
+        all += (all.empty() ? "" : &one == std::end(names) - 1 ? " or " : ", ") + std::string(one.text);
     }
-    const json* find(std::string_view field) const {
-        const auto found = object_.find(field);
-        return found == object_.end() || found->is_null() ? nullptr : &*found;
-    }
-    Result<std::string> text(std::string_view field, bool required = false) const {
-        const json* found = find(field);
-        if (found == nullptr && !required) return std::string();
-        if (found == nullptr || !found->is_string() || (required && found->get<std::string>().empty()))
-            return error(field, "a text");
-        return found->get<std::string>();
-    }
-    /// Returns a number of at least `low`; `absent` if there is none.
-    Result<double> number(std::string_view field, double low, std::optional<double> absent) const {
-        const json* found = find(field);
-        if (found == nullptr && absent) return *absent;
-        if (found == nullptr || !found->is_number() || !(found->get<double>() >= low))
-            return error(field, fmt::format("a number of at least {}", low));
-        return found->get<double>();
-    }
-    Result<int> count(std::string_view field, int low, std::optional<int> absent) const {
-        constexpr int max_count = 1 << 30;
-        const json* found = find(field);
-        if (found == nullptr && absent) return *absent;
-        if (found == nullptr || !found->is_number_integer() || found->get<std::int64_t>() < low ||
-            found->get<std::int64_t>() > max_count)
-            return error(field, fmt::format("a whole number of at least {}", low));
-        return found->get<int>();
-    }
-    Result<bool> flag(std::string_view field, bool absent) const {
-        const json* found = find(field);
-        if (found == nullptr) return absent;
-        if (!found->is_boolean()) return error(field, "true or false");
-        return found->get<bool>();
-    }
-    Result<std::vector<std::string>> texts(std::string_view field) const {
-        std::vector<std::string> list;
-        const json* found = find(field);
-        if (found == nullptr) return list;
-        if (!found->is_array()) return error(field, "a list of texts");
-        for (const json& one : *found) {
-            if (!one.is_string()) return error(field, "a list of texts");
-            list.push_back(one.get<std::string>());
-        }
-        return list;
-    }
-
-  private:
-    const std::string& path_;
-    std::string prefix_;
-    const json& object_;
-};
-
-json to_json(const CostPoint& point) {
-    json out = {{"rows", rounded(point.at.rows)},
-                {"ms", rounded(point.ms)},
-                {"spread", rounded(point.spread)},
-                {"samples", point.samples}};
-    if (point.at.batch != 1) out["batch"] = point.at.batch;
-    if (point.at.context != 0) out["context"] = rounded(point.at.context);
-    if (point.at.size != 0) out["size"] = rounded(point.at.size);
-    if (point.at.first_level) out["first_level"] = true;
-    return out;
-}
-
-Result<CostPoint> read_point(const std::string& path, const std::string& prefix, const json& value) {
-    if (!value.is_object()) return bad_input("{}: {} is no object", path, prefix);
-    const Fields fields(path, prefix + ".", value);
-    CostPoint point;
-    DS_ASSIGN(point.at.rows, fields.number("rows", 1, std::nullopt));
-    DS_ASSIGN(point.at.batch, fields.number("batch", 1, 1.0));
-    DS_ASSIGN(point.at.context, fields.number("context", 0, 0.0));
-    DS_ASSIGN(point.at.size, fields.number("size", 0, 0.0));
-    DS_ASSIGN(point.at.first_level, fields.flag("first_level", false));
-    DS_ASSIGN(point.ms, fields.number("ms", 0, std::nullopt));
-    DS_ASSIGN(point.spread, fields.number("spread", 0, 0.0));
-    DS_ASSIGN(point.samples, fields.count("samples", 0, 0));
-    return point;
-}
-
-json to_json(const PartCost& part) {
-    json terms = json::object();
-    for (const TermCost& one : part.curve.terms) terms[std::string(to_text(one.term))] = rounded(one.ms);
-    const auto known = [](const std::optional<double>& value) {
-        return value ? json(rounded(*value)) : json();
-    };
-    json out = {{"part", to_text(part.part)},
-                {"terms", std::move(terms)},
-                {"error", known(part.curve.error)},
-                {"worst", known(part.curve.worst)},
-                {"points", json::array()}};
-    if (!part.drafter.empty()) out["drafter"] = part.drafter;
-    if (!part.head.empty()) out["head"] = part.head;
-    if (!part.size_parameter.empty()) out["size_parameter"] = part.size_parameter;
-    for (const CostPoint& point : part.curve.points) out["points"].push_back(to_json(point));
-    return out;
-}
-
-Status read_terms(const Fields& fields, CostCurve& curve) {
-    const json* terms = fields.find("terms");
-    if (terms == nullptr || !terms->is_object()) return fields.error("terms", "an object of numbers");
-    for (const auto& [name, value] : terms->items()) {
-        const auto term = parse_cost_term(name);
-        if (!term) return fields.error("terms", fmt::format("known terms, not '{}'", name));
-        if (!value.is_number() || !(value.get<double>() >= 0))
-            return fields.error("terms", fmt::format("a number of at least 0 for {}", name));
-        curve.terms.push_back({*term, value.get<double>()});
-    }
-    return {};
-}
-
-Result<PartCost> read_part(const std::string& path, const std::string& prefix, const json& value) {
-    if (!value.is_object()) return bad_input("{}: {} is no object", path, prefix);
-    const Fields fields(path, prefix + ".", value);
-    PartCost out;
-    DS_ASSIGN(const std::string part_name, fields.text("part", true));
-    const auto part = value_named(parts, part_name);
-    if (!part) return fields.error("part", "verify, overhead, catch_up, level, head or draft");
-    out.part = *part;
-    const bool any_drafter = out.part == CostPart::verify || out.part == CostPart::overhead;
-    DS_ASSIGN(out.drafter, fields.text("drafter", !any_drafter));
-    DS_ASSIGN(out.head, fields.text("head", out.part == CostPart::head));
-    DS_ASSIGN(out.size_parameter, fields.text("size_parameter"));
-    DS_TRY(read_terms(fields, out.curve));
-    const auto optional_number = [&](const char* field, std::optional<double>& into) -> Status {
-        if (fields.find(field) == nullptr) return {};
-        DS_ASSIGN(into, fields.number(field, 0, std::nullopt));
-        return {};
-    };
-    DS_TRY(optional_number("error", out.curve.error));
-    DS_TRY(optional_number("worst", out.curve.worst));
-    const json* points = fields.find("points");
-    if (points == nullptr) return out;
-    if (!points->is_array()) return fields.error("points", "a list");
-    for (const json& point : *points) {
-        const std::string name = fmt::format("{}.points[{}]", prefix, out.curve.points.size());
-        DS_ASSIGN(CostPoint read, read_point(path, name, point));
-        out.curve.points.push_back(read);
-    }
-    return out;
-}
-
-Status read_identity(const Fields& fields, MachineProfile& profile) {
-    DS_ASSIGN(const std::string kind_name, fields.text("kind", true));
-    const auto kind = value_named(kinds, kind_name);
-    if (!kind) return fields.error("kind", "measured, estimate or published");
-    profile.kind = *kind;
-    DS_ASSIGN(profile.source, fields.text("source", true));
-    DS_ASSIGN(profile.note, fields.text("note"));
-    DS_ASSIGN(profile.date, fields.text("date"));
-    DS_ASSIGN(profile.machine, fields.text("machine", true));
-    DS_ASSIGN(profile.cpu, fields.text("cpu"));
-    DS_ASSIGN(profile.isa, fields.text("isa"));
-    DS_ASSIGN(profile.gpu, fields.text("gpu"));
-    DS_ASSIGN(profile.threads, fields.count("threads", 0, 0));
-    DS_ASSIGN(profile.clock_mhz, fields.number("clock_mhz", 0, 0.0));
-    DS_ASSIGN(profile.read_gb_per_s, fields.number("read_gb_per_s", 0, 0.0));
-    DS_ASSIGN(profile.other_load, fields.number("other_load", 0, 0.0));
-    DS_ASSIGN(profile.backend, fields.text("backend", true));
-    DS_ASSIGN(profile.precision, fields.text("precision", true));
-    DS_ASSIGN(profile.model, fields.text("model", true));
-    DS_ASSIGN(profile.vocab, fields.count("vocab", 1, std::nullopt));
-    DS_ASSIGN(profile.hidden, fields.count("hidden", 1, std::nullopt));
-    DS_ASSIGN(profile.layers, fields.count("layers", 0, 0));
-    DS_ASSIGN(profile.synthetic, fields.flag("synthetic", false));
-    DS_ASSIGN(profile.complete, fields.flag("complete", true));
-    DS_ASSIGN(profile.sessions, fields.texts("sessions"));
-    DS_ASSIGN(profile.skipped, fields.texts("skipped"));
-    const json* controls = fields.find("controls");
-    if (controls == nullptr || *controls == json::array()) return {};
-    const auto is_time = [](const json& one) { return one.is_number() && one.get<double>() > 0; };
-    if (!controls->is_array() || controls->size() != profile.sessions.size() ||
-        !std::ranges::all_of(*controls, is_time))
-        return fields.error("controls", "a number above 0 for each session");
-    for (const json& one : *controls) profile.controls.push_back(one.get<double>());
-    return {};
+    return all;
 }
 
 }  // namespace
@@ -254,26 +55,119 @@ std::string_view to_text(CostPart part) {
     return name_of(parts, part);
 }
 
+static std::string read_text(std::string_view text, ProfileKind& kind) {
+    return read_name(kinds, text, kind);
+}
+
+static std::string read_text(std::string_view text, CostPart& part) {
+    return read_name(parts, text, part);
+}
+
+namespace {
+
+constexpr auto size_fields =
+    join(at_least(1, required(DS_FIELDS(CostSizes, rows))), at_least(1, DS_FIELDS(CostSizes, batch)),
+         at_least(0, omitted_if_none(DS_FIELDS(CostSizes, context, size, first_level))));
+constexpr auto time_fields =
+    at_least(0, join(required(DS_FIELDS(CostPoint, ms)), DS_FIELDS(CostPoint, spread, samples)));
+constexpr auto part_fields = join(required(DS_FIELDS(PartCost, part)),
+                                  omitted_if_none(DS_FIELDS(PartCost, drafter, head, size_parameter)));
+constexpr auto curve_fields = at_least(0, DS_FIELDS(CostCurve, error, worst));
+constexpr auto profile_fields =
+    join(required(DS_FIELDS(MachineProfile, kind, source, machine, backend, precision, model)),
+         DS_FIELDS(MachineProfile, note, date, cpu, isa, gpu, synthetic, complete, sessions, skipped),
+         at_least(0, DS_FIELDS(MachineProfile, threads, clock_mhz, read_gb_per_s, other_load, layers)),
+         at_least(1, required(DS_FIELDS(MachineProfile, vocab, hidden))));
+
+constexpr auto control_fields = DS_FIELDS(MachineProfile, controls);
+
+/// Rounds all numbers to six significant digits, so that files stay small.
+json rounded(json value) {
+    if (value.is_structured())
+        for (json& one : value) one = rounded(std::move(one));
+    if (!value.is_number_float()) return value;
+    const double number = value.get<double>();
+    if (number == 0 || !std::isfinite(number)) return 0.0;
+    const double scale = std::pow(10.0, 5 - std::floor(std::log10(std::abs(number))));
+    return std::round(number * scale) / scale;
+}
+
+std::string dump(const json& value, int indent = -1) {
+    return value.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
+json to_json(const CostPoint& point) {
+    json out = write_fields(size_fields, point.at);
+    if (point.at.batch == 1) out.erase("batch");
+    out.update(write_fields(time_fields, point));
+    return out;
+}
+
+json to_json(const PartCost& part) {
+    json out = write_fields(part_fields, part), terms = json::object(), points = json::array();
+    for (const TermCost& one : part.curve.terms) terms[std::string(to_text(one.term))] = one.ms;
+    for (const CostPoint& point : part.curve.points) points.push_back(to_json(point));
+    out.update(write_fields(curve_fields, part.curve));
+    out["terms"] = std::move(terms);
+    out["points"] = std::move(points);
+    return rounded(std::move(out));
+}
+
+Status read_terms(const JsonFile& file, CostCurve& curve) {
+    DS_ASSIGN(const auto terms, file.object("terms"));
+    if (!terms) return file.field_error("terms", "an object of numbers");
+    for (const auto& [name, value] : terms->json().items()) {
+        const auto term = parse_cost_term(name);
+        if (!term) return file.field_error("terms", fmt::format("known terms, not '{}'", name));
+        if (!value.is_number() || !(value.get<double>() >= 0))
+            return file.field_error("terms", fmt::format("a number of at least 0 for {}", name));
+        curve.terms.push_back({*term, value.get<double>()});
+    }
+    return {};
+}
+
+Status read_part(const JsonFile& file, PartCost& out) {
+    DS_TRY(read_fields(part_fields, file, out));
+    const bool any_drafter = out.part == CostPart::verify || out.part == CostPart::overhead;
+    if (!any_drafter) DS_TRY(read_fields(required(DS_FIELDS(PartCost, drafter)), file, out));
+    if (out.part == CostPart::head) DS_TRY(read_fields(required(DS_FIELDS(PartCost, head)), file, out));
+    DS_TRY(read_terms(file, out.curve));
+    DS_TRY(read_fields(curve_fields, file, out.curve));
+    if (file.find("points") == nullptr) return {};
+    DS_ASSIGN(const std::vector<JsonFile> points, file.objects("points"));
+    for (const JsonFile& one : points) {
+        CostPoint& point = out.curve.points.emplace_back();
+        DS_TRY(read_fields(size_fields, one, point.at));
+        DS_TRY(read_fields(time_fields, one, point));
+    }
+    return {};
+}
+
+}  // namespace
+
 Result<MachineProfile> parse_profile(const std::string& text, const std::string& path) {
-    const json document = json::parse(text, nullptr, false);
-    if (!document.is_object() || document.value("format", json()) != json(format_name))
+    const auto file = JsonFile::parse(text, path, "; make the profile again with draftscope profile-machine");
+    if (!file || file->json().value("format", json()) != json(format_name))
         return bad_input("{}: is no machine profile; make one with draftscope profile-machine", path);
-    MachineProfile profile;
-    profile.path = path;
-    const Fields fields(path, "", document);
-    DS_ASSIGN(const int version, fields.count("version", 1, std::nullopt));
+    DS_ASSIGN(const int version, file->required_count("version", 1 << 30));
     if (version > format_version)
         return bad_input("{}: version {} of machine profiles is newer than this program's {}; update it",
                          path, version, format_version);
-    DS_TRY(read_identity(fields, profile));
-    const json* costs = fields.find("costs");
-    if (costs == nullptr || !costs->is_array()) return fields.error("costs", "a list");
-    for (const json& cost : *costs) {
-        const std::string name = fmt::format("costs[{}]", profile.costs.size());
-        DS_ASSIGN(PartCost part, read_part(path, name, cost));
+    MachineProfile profile;
+    profile.path = path;
+    DS_TRY(read_fields(profile_fields, *file, profile));
+    const Status controls = read_fields(control_fields, *file, profile);
+    const auto is_time = [](double ms) { return ms > 0; };
+    if (!controls.ok() || (!profile.controls.empty() && profile.controls.size() != profile.sessions.size()) ||
+        !std::ranges::all_of(profile.controls, is_time))
+        return file->field_error("controls", "a number above 0 for each session");
+    DS_ASSIGN(const std::vector<JsonFile> costs, file->objects("costs"));
+    for (const JsonFile& one : costs) {
+        PartCost part;
+        DS_TRY(read_part(one, part));
         if (profile.find(part.part, part.drafter, part.head) != nullptr)
-            return bad_input("{}: {} repeats the {} of an earlier entry; delete one", path, name,
-                             to_text(part.part));
+            return bad_input("{}: costs[{}] repeats the {} of an earlier entry; delete one", path,
+                             profile.costs.size(), to_text(part.part));
         profile.costs.push_back(std::move(part));
     }
     if (!profile.controls.empty())
@@ -289,33 +183,9 @@ Result<MachineProfile> read_profile(const std::string& path) {
 }
 
 std::string to_json(const MachineProfile& profile) {
-    json controls = json::array();
-    for (const double ms : profile.controls) controls.push_back(rounded(ms));
-    const json head = {{"format", format_name},
-                       {"version", format_version},
-                       {"kind", to_text(profile.kind)},
-                       {"source", profile.source},
-                       {"note", profile.note},
-                       {"date", profile.date},
-                       {"machine", profile.machine},
-                       {"cpu", profile.cpu},
-                       {"isa", profile.isa},
-                       {"gpu", profile.gpu},
-                       {"threads", profile.threads},
-                       {"clock_mhz", rounded(profile.clock_mhz)},
-                       {"read_gb_per_s", rounded(profile.read_gb_per_s)},
-                       {"other_load", rounded(profile.other_load)},
-                       {"backend", profile.backend},
-                       {"precision", profile.precision},
-                       {"model", profile.model},
-                       {"vocab", profile.vocab},
-                       {"hidden", profile.hidden},
-                       {"layers", profile.layers},
-                       {"synthetic", profile.synthetic},
-                       {"complete", profile.complete},
-                       {"sessions", profile.sessions},
-                       {"controls", std::move(controls)},
-                       {"skipped", profile.skipped}};
+    json head = rounded(write_fields(join(profile_fields, control_fields), profile));
+    head["format"] = format_name;
+    head["version"] = format_version;
     // One line for each curve, so that a file with many points can still be read.
     std::string text = dump(head, 1);
     text.resize(text.rfind("\n}"));

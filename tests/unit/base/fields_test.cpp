@@ -70,6 +70,8 @@ TEST(Fields, AreReadAgain) {
 
 TEST(Fields, NameWhatIsWrong) {
     EXPECT_EQ(error_message(R"({"ms": 1})"), "a.json: name is missing, expected a string; make it again");
+    EXPECT_EQ(error_message(R"({"name": "", "ms": 1})"),
+              "a.json: name is \"\", expected one that is not empty; make it again");
     EXPECT_EQ(error_message(R"({"name": "a", "ms": -1})"),
               "a.json: ms is -1, expected a number of at least 0; make it again");
     EXPECT_EQ(error_message(R"({"name": "a", "ms": 1, "rows": 9})"),
