@@ -158,25 +158,45 @@ std::string read_value(const nlohmann::json& found, double low, double high, Val
     }
     return {};
 }
-/// Reads the members among the fields. An error names the file, the field, its value and what was expected.
+/// Reads a field if it is a member. An error names the file, the field, its value and what was expected.
+template <typename Get, typename Row>
+Status read_field(const Field<Get>& one, const JsonFile& file, Row& row) {
+    if constexpr (std::is_member_object_pointer_v<Get>) {
+        const nlohmann::json* found = file.find(one.key);
+        if (found == nullptr && !one.is_required) return {};
+        auto value = row.*one.get;
+        std::string expected =
+            read_value(found == nullptr ? nlohmann::json() : *found, one.low, one.high, value);
+        if constexpr (requires { value.empty(); })
+            if (one.is_required && expected.empty() && value.empty()) expected = "one that is not empty";
+        if (!expected.empty()) return file.field_error(one.key, expected);
+        row.*one.get = std::move(value);
+    }
+    return {};
+}
 template <typename... Get, typename Row>
 Status read_fields(const std::tuple<Field<Get>...>& fields, const JsonFile& file, Row& row) {
     Status read;
-    const auto read_one = [&](const auto& one) {
-        if constexpr (std::is_member_object_pointer_v<std::decay_t<decltype(one.get)>>) {
-            const nlohmann::json* found = file.find(one.key);
-            if (found == nullptr && !one.is_required) return true;
-            auto& value = row.*one.get;
-            std::string expected =
-                read_value(found == nullptr ? nlohmann::json() : *found, one.low, one.high, value);
-            if constexpr (requires { value.empty(); })
-                if (one.is_required && expected.empty() && value.empty()) expected = "one that is not empty";
-            if (!expected.empty()) read = file.field_error(one.key, expected);
-        }
-        return read.ok();
-    };
-    std::apply([&](const auto&... one) { (read_one(one) && ...); }, fields);
+    std::apply([&](const auto&... one) { ((read = read_field(one, file, row)).ok() && ...); }, fields);
     return read;
+}
+/// Reads what is valid. Returns a line for each other field, and for each unknown one.
+template <typename... Get, typename Row>
+std::vector<std::string> read_valid_fields(const std::tuple<Field<Get>...>& fields, const JsonFile& file,
+                                           Row& row) {
+    std::vector<std::string> problems;
+    const auto read_one = [&](const auto& one) {
+        const Status read = read_field(one, file, row);
+        if (!read.ok()) problems.push_back(read.error().message);
+    };
+    const auto is_known = [&](const std::string& key) {
+        return std::apply([&](const auto&... one) { return ((key == one.key) || ...); }, fields);
+    };
+    std::apply([&](const auto&... one) { (read_one(one), ...); }, fields);
+    for (const auto& [key, value] : file.json().items())
+        if (!is_known(key))
+            problems.push_back(fmt::format("{}: {}{} is unknown", file.path(), file.prefix(), key));
+    return problems;
 }
 
 }  // namespace draftscope
