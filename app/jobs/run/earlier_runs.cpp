@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "app/jobs/run/run_parts.h"
+#include "app/jobs/run/pool.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
 #include "storage/capture_file.h"

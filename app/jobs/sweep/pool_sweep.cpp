@@ -10,7 +10,7 @@
 #include <map>
 #include <tuple>
 
-#include "app/jobs/run/shard_files.h"
+#include "app/jobs/run/pool.h"
 #include "app/jobs/sweep/advice.h"
 #include "app/jobs/sweep/pricing.h"
 #include "app/jobs/sweep/saved_sweep.h"
@@ -21,10 +21,8 @@ namespace draftscope {
 namespace {
 
 /// The sweep of one shard.
-struct SweepShard {
-    std::string file;
+struct SweepShard : ShardFile {
     std::string whole;  ///< source without the shard
-    Shard shard;
     SweepAbout about;
     std::size_t conversations = 0;
     std::map<std::string, SweepSetting> settings;  ///< by setting_text(), with the stored times
@@ -74,24 +72,16 @@ Result<SweepShard> read_shard(const std::string& file) {
 
 /// Returns the shards in their order. Each must be there once.
 Result<std::vector<SweepShard>> read_shards(const std::vector<std::string>& files) {
-    ShardFiles known;
-    std::map<int, SweepShard> found;
+    std::vector<SweepShard> shards;
     for (const std::string& file : files) {
         DS_ASSIGN(SweepShard one, read_shard(file));
-        if (!found.empty()) {
-            const SweepShard& first = found.begin()->second;
-            if (first.whole != one.whole || first.shard.count != one.shard.count)
-                return bad_input("{} and {} can't be pooled: they are sweeps of {}, {} shards, and of {}, {}",
-                                 first.file, file, first.whole, first.shard.count, one.whole,
-                                 one.shard.count);
-        }
-        DS_TRY(known.add(one.shard, file));
-        const int index = one.shard.index;
-        found.emplace(index, std::move(one));
+        const SweepShard& first = shards.empty() ? one : shards.front();
+        if (first.whole != one.whole || first.shard.count != one.shard.count)
+            return bad_input("{} and {} can't be pooled: they are sweeps of {}, {} shards, and of {}, {}",
+                             first.file, file, first.whole, first.shard.count, one.whole, one.shard.count);
+        shards.push_back(std::move(one));
     }
-    DS_TRY(known.check_all(found.begin()->second.shard.count, "capture"));
-    std::vector<SweepShard> shards;
-    for (auto& [index, one] : found) shards.push_back(std::move(one));
+    DS_TRY(sort_shards(shards, "capture"));
     return shards;
 }
 

@@ -10,7 +10,7 @@
 #include "app/jobs/profile/profile_job.h"
 #include "app/jobs/replay/replay_models.h"
 #include "app/jobs/resolve/artefacts.h"
-#include "app/jobs/run/shard_files.h"
+#include "app/jobs/run/pool.h"
 #include "app/jobs/sweep/pricing.h"
 #include "app/jobs/sweep/saved_sweep.h"
 #include "app/jobs/sweep/source_key.h"
