@@ -5,19 +5,53 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
-#include "base/fields.h"
+#include "app/cli/estimates.h"
+#include "base/format_count.h"
 #include "base/phase_names.h"
 #include "base/tier_text.h"
 #include "capture/acceptance_by_depth.h"
 #include "capture/machine_facts.h"
 #include "capture/queries.h"
+#include "profiler/stats/speedup.h"
 
 namespace draftscope::cli {
 
 using nlohmann::json;
+
+namespace {
+
+json summary_json(const Summary& ms) {
+    json out = write_fields(join(field("mean_ms", &Summary::mean), field("p50_ms", &Summary::median),
+                                 field("p99_ms", &Summary::p99), field("max_ms", &Summary::max)),
+                            ms);
+    if (ms.n == 0)
+        for (json& value : out) value = nullptr;
+    out["n"] = ms.n;
+    return out;
+}
+
+/// Returns "p50 4.2, p99 9.1 ms", or the maximum in place of a p99 of too few samples.
+std::string quantiles(const Summary& ms) {
+    if (ms.p99) return fmt::format("p50 {:.2f}, p99 {:.2f} ms", ms.median, *ms.p99);
+    return fmt::format("p50 {:.2f}, max {:.2f} ms of {}", ms.median, ms.max, ms.n);
+}
+
+std::string bin_table(const std::string& first, const std::vector<PositionBin>& bins) {
+    if (bins.size() < 2) return {};
+    std::vector<std::vector<std::string>> rows;
+    for (const PositionBin& bin : bins)
+        rows.push_back(
+            {to_text(bin), std::to_string(bin.rounds), fmt::format("{:.3f}", bin.tau),
+             number(bin.tokens_per_second > 0 ? std::optional(bin.tokens_per_second) : std::nullopt, 1)});
+    return "\n" + format_table({first, "rounds", "tau", "tok/s"}, rows);
+}
+
+constexpr auto bin_fields = join(DS_FIELDS(PositionBin, from, to, rounds, accepted, committed, tau),
+                                 null_if_none(DS_FIELDS(PositionBin, tokens_per_second)));
+
+}  // namespace
 
 std::string phase_name(int id) {
     for (const PhaseRow& row : phase_rows) {
@@ -192,6 +226,69 @@ json totals_json(const Snapshot& snapshot, RowId run_id) {
     json out = write_fields(fields, totals);
     out["histogram"] = histogram;
     out["per_depth"] = std::move(per_depth);
+    return out;
+}
+
+std::string latency_text(const Latency& latency) {
+    if (latency.output_gap_ms.n == 0) return {};
+    std::string out;
+    if (latency.first_token_ms.n > 0)
+        out = fmt::format("time to first token {}; ", quantiles(latency.first_token_ms));
+    return out + fmt::format("inter-token {}; an output every {}\n", quantiles(latency.inter_token_ms),
+                             quantiles(latency.output_gap_ms));
+}
+
+json latency_json(const Latency& latency) {
+    return write_fields(as(summary_json, join(field("first_token", &Latency::first_token_ms),
+                                              field("inter_token", &Latency::inter_token_ms),
+                                              field("output_gap", &Latency::output_gap_ms))),
+                        latency);
+}
+
+std::string position_text(const Snapshot& snapshot, RowId run_id) {
+    return bin_table("context", speed_by_position(snapshot, run_id, true)) +
+           bin_table("position in the text", speed_by_position(snapshot, run_id, false));
+}
+
+json position_json(const Snapshot& snapshot, RowId run_id) {
+    return {{"by_context", list_of(bin_fields)(speed_by_position(snapshot, run_id, true))},
+            {"by_position", list_of(bin_fields)(speed_by_position(snapshot, run_id, false))}};
+}
+
+std::string speedup_text(const Snapshot& snapshot, RowId run_id) {
+    const auto speed = compute_speedup(snapshot, run_id);
+    if (!speed) {
+        const auto earlier = legacy_baseline(snapshot, run_id);
+        if (!earlier) return {};
+        return fmt::format(
+            "autoregressive decoding reached {:.1f} tok/s over the run's first prompts (one value, stored by "
+            "an earlier version): no speed-up over the same prompts can be derived\n",
+            *earlier);
+    }
+    std::string ratio = fmt::format("{:.2f}x", speed->ratio.value);
+    if (speed->ratio.interval)
+        ratio += fmt::format(" [{:.2f}, {:.2f}]", speed->ratio.interval->low, speed->ratio.interval->high);
+    return fmt::format(
+        "speed-up {} against autoregressive decoding: {:.1f} and {:.1f} tok/s over the same {} of {}{}\n",
+        ratio, speed->tokens_per_second, speed->plain_tokens_per_second,
+        format_count(static_cast<std::int64_t>(speed->prompts), "prompt"),
+        format_count(static_cast<std::int64_t>(speed->conversations), "conversation"),
+        speed->conversations < speed->conversations_of_run
+            ? fmt::format(" (the run has {})", speed->conversations_of_run)
+            : std::string());
+}
+
+json speedup_json(const Snapshot& snapshot, RowId run_id) {
+    const auto speed = compute_speedup(snapshot, run_id);
+    json out = write_fields(
+        join(field("runs", &Speedup::plain_runs), DS_FIELDS(Speedup, prompts, conversations),
+             field("tokens_per_second", &Speedup::plain_tokens_per_second),
+             field("run_tokens_per_second", &Speedup::tokens_per_second), field("speedup", &Speedup::ratio),
+             as(estimate_interval_json, field("interval", &Speedup::ratio))),
+        speed.value_or(Speedup()));
+    if (!speed)
+        for (auto& value : out)
+            if (!value.is_array()) value = nullptr;
     return out;
 }
 

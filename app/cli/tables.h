@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "capture/capture.h"
+#include "profiler/stats/latency.h"
 
 namespace draftscope::cli {
 
@@ -48,5 +49,20 @@ nlohmann::json losses_json(const Snapshot& snapshot, RowId run_id);
 /// Prints a document on stdout. Bytes that are not UTF-8 (names from files) become U+FFFD.
 void print_document(const nlohmann::json& document);
 nlohmann::json totals_json(const Snapshot& snapshot, RowId run_id);
+
+/// Returns one line: time to first token, and the latency between tokens; "" without counted steps.
+std::string latency_text(const Latency& latency);
+nlohmann::json latency_json(const Latency& latency);
+/// Returns the tables of acceptance and speed by length of the context and by position in the text; "" if
+/// neither spans two bins.
+std::string position_text(const Snapshot& snapshot, RowId run_id);
+/// Returns `by_context` and `by_position`, lists of bins.
+nlohmann::json position_json(const Snapshot& snapshot, RowId run_id);
+
+/// Returns one line: "speed-up 1.25x [1.18, 1.31] against autoregressive decoding: ...", with the prompts it
+/// covers. "" if the capture has no baseline.
+std::string speedup_text(const Snapshot& snapshot, RowId run_id);
+/// Returns `baseline` of `run --json` and `stats --json`. The values are null without a baseline.
+nlohmann::json speedup_json(const Snapshot& snapshot, RowId run_id);
 
 }  // namespace draftscope::cli
