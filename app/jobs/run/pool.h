@@ -9,8 +9,8 @@
 #include "base/result.h"
 #include "capture/rows.h"
 
-/// The parts of a whole: the shards of a cluster's job, the blocks of a bench, or a killed run and its
-/// continuation.
+/// Tells whether runs are parts of a whole, and joins them. Parts are the shards of a cluster's job, the
+/// blocks of a bench, or a killed run and its continuation.
 namespace draftscope {
 
 /// The place of a run among the parts of a whole.
