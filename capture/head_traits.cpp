@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
+
+#include "base/parse.h"
 
 namespace draftscope {
 namespace {
@@ -42,10 +43,8 @@ std::optional<HeadSupport> support_from(std::string_view text) {
 
 /// Parses "#0072B2".
 std::optional<std::uint32_t> rgb_from(std::string_view text) {
-    std::uint32_t rgb = 0;
     if (text.size() != 7 || text.front() != '#') return std::nullopt;
-    const auto [end, error] = std::from_chars(text.data() + 1, text.data() + text.size(), rgb, 16);
-    return error == std::errc() && end == text.data() + text.size() ? std::optional(rgb) : std::nullopt;
+    return parse_number<std::uint32_t>(text.substr(1), 16);
 }
 
 std::string string_at(const json& object, const char* key) {

@@ -4,25 +4,18 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/parse.h"
+
 namespace draftscope::cli {
 namespace {
 
-std::optional<int> parse_int(std::string_view text) {
-    int value = 0;
-    const char* const last = text.data() + text.size();
-    const auto [end, error] = std::from_chars(text.data(), last, value);
-    if (error != std::errc() || end != last || text.empty()) return std::nullopt;
-    return value;
-}
-
 std::optional<int> read_int(const Environment& environment, const char* name) {
     const char* value = environment(name);
-    return value == nullptr ? std::nullopt : parse_int(value);
+    return value == nullptr ? std::nullopt : parse_number<int>(value);
 }
 
 /// The place of this process among `count` ones, from 0.
@@ -101,7 +94,8 @@ Result<Shard> parse_shard(const std::string& text) {
     const std::size_t slash = text.find('/');
     const std::string_view whole = text;
     if (slash != std::string::npos) {
-        const auto index = parse_int(whole.substr(0, slash)), count = parse_int(whole.substr(slash + 1));
+        const auto index = parse_number<int>(whole.substr(0, slash)),
+                   count = parse_number<int>(whole.substr(slash + 1));
         if (index && count && *index >= 1 && *index <= *count) return Shard{*index, *count};
     }
     return bad_input("--shard {}: expected I/N with I from 1 to N, as in 2/8, or off", text);

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <utility>
 
+#include "base/parse.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/draft/head_rows.h"
 #include "engine/draft/synthetic_drafter.h"
@@ -135,16 +135,10 @@ Status make_rope(const DrafterSource& drafter_source, const Target& target, Eagl
 
 /// Reads layers=1/12/21.
 Status read_layers(const std::string& text, EagleCheckpoint& out) {
-    out.aux_layers.clear();
-    for (std::size_t first = 0; first <= text.size();) {
-        const std::size_t end = std::min(text.find('/', first), text.size());
-        int layer = -1;
-        const auto [stop, error] = std::from_chars(text.data() + first, text.data() + end, layer);
-        if (error != std::errc() || stop != text.data() + end || layer < 0 || layer > max_layers)
-            return bad_input("drafter option layers={}: expected layer numbers as in layers=1/12/21", text);
-        out.aux_layers.push_back(layer);
-        first = end + 1;
-    }
+    auto layers = parse_numbers(text, '/', 0, static_cast<int>(max_layers));
+    if (!layers)
+        return bad_input("drafter option layers={}: expected layer numbers as in layers=1/12/21", text);
+    out.aux_layers = std::move(*layers);
     out.aux_field = "drafter option layers";
     out.aux_offset = 0;
     return {};

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <utility>
 #include <vector>
 
+#include "base/parse.h"
 #include "engine/draft/registry.h"
 
 namespace draftscope {
@@ -193,14 +193,11 @@ Status set_option(std::string_view text, NgramOptions& options) {
         equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
     for (const NgramField& field : fields) {
         if (field.name != name) continue;
-        int number = 0;
-        const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-        if (error != std::errc() || end != value.data() + value.size() || number < field.min_value ||
-            number > field.max_value) {
+        const auto number = parse_number<int>(value);
+        if (!number || *number < field.min_value || *number > field.max_value)
             return bad_input("drafter 'ngram': {}={} is not a whole number in {}..{}", name, value,
                              field.min_value, field.max_value);
-        }
-        options.*field.value = number;
+        options.*field.value = *number;
         return {};
     }
     return bad_input("drafter 'ngram' has no parameter '{}'; it has max, min, window and backoff", name);

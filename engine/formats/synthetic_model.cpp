@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "base/parse.h"
 #include "engine/formats/architecture.h"
 #include "engine/formats/tensor_index.h"
 #include "engine/tokenizer/byte_to_unicode.h"
@@ -133,14 +133,11 @@ Spec parse_spec(std::string_view spec) {
 
 Result<int> parse_layers(const Dimensions& model, const Spec& spec, std::string_view text) {
     if (!spec.layers) return model.layers;
-    int layers = 0;
-    const auto [end, error] =
-        std::from_chars(spec.layers->data(), spec.layers->data() + spec.layers->size(), layers);
-    if (error != std::errc() || end != spec.layers->data() + spec.layers->size() || layers < 1 ||
-        layers > model.layers)
+    const auto layers = parse_number<int>(*spec.layers);
+    if (!layers || *layers < 1 || *layers > model.layers)
         return bad_input("{}: '{}' is not a layer count; use {}{}/1 to /{}", printable(std::string(text)),
                          printable(std::string(*spec.layers)), prefix, model.name, model.layers);
-    return layers;
+    return *layers;
 }
 
 ModelConfig make_config(const Dimensions& model, const std::string& spec, int layers) {

@@ -1,13 +1,13 @@
 #include "engine/heads/artefact.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/hash.h"
 #include "base/mapped_file.h"
+#include "base/parse.h"
 #include "engine/formats/model_file.h"
 #include "engine/formats/synthetic_model.h"
 #include "engine/heads/synthetic_artefact.h"
@@ -25,14 +25,6 @@ std::string hex(std::uint64_t value) {
     return fmt::format("{:016x}", value);
 }
 
-template <typename T>
-std::optional<T> number(std::string_view text, int base = 10) {
-    T value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return value;
-}
-
 /// Metadata of one file; errors name file and key.
 class Metadata {
   public:
@@ -44,7 +36,7 @@ class Metadata {
                          expected);
     }
     Result<int> extent(std::string_view key) const {
-        const auto value = number<int>(text(key));
+        const auto value = parse_number<int>(text(key));
         if (!value || *value < 1 || *value > max_extent) return wrong(key, "a whole number above 0");
         return *value;
     }
@@ -65,7 +57,7 @@ Result<ArtefactInfo> read_info(const WeightSource& file) {
     if (metadata.text("format") != format_name)
         return bad_input("{}: not head weights: metadata 'format' is \"{}\", expected \"{}\"", file.path(),
                          printable(metadata.text("format")), format_name);
-    const auto version = number<int>(metadata.text("version"));
+    const auto version = parse_number<int>(metadata.text("version"));
     if (!version || *version < 1) return metadata.wrong("version", "a whole number above 0");
     if (*version > format_version)
         return bad_input(
@@ -75,7 +67,7 @@ Result<ArtefactInfo> read_info(const WeightSource& file) {
     ArtefactInfo info;
     info.head = metadata.text("head");
     info.target = metadata.text("target");
-    const auto tokenizer = number<std::uint64_t>(metadata.text("tokenizer_fingerprint"), 16);
+    const auto tokenizer = parse_number<std::uint64_t>(metadata.text("tokenizer_fingerprint"), 16);
     if (!tokenizer) return metadata.wrong("tokenizer_fingerprint", "16 hexadecimal digits");
     info.tokenizer = *tokenizer;
     info.drafter = metadata.text("drafter");
@@ -152,7 +144,7 @@ Status HeadArtefact::check_parameters(const HeadSpec& spec) const {
 
 Result<int> HeadArtefact::count(std::string_view name) const {
     const auto found = info_.parameters.find(name);
-    const auto value = found == info_.parameters.end() ? std::nullopt : number<int>(found->second);
+    const auto value = found == info_.parameters.end() ? std::nullopt : parse_number<int>(found->second);
     if (!value || *value < 1 || *value > max_extent)
         return bad_input("{}: metadata 'parameters' has no whole number {} above 0", path(), name);
     return *value;

@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "base/numel.h"
+#include "base/parse.h"
 #include "engine/transformer/device_logits.h"
 #include "engine/verify/acceptance_rule.h"
 
@@ -57,11 +56,10 @@ Status set_threshold(std::string_view parameter, Thresholds& thresholds) {
         return bad_input("--verify typical: unknown parameter '{}'; known are epsilon and delta", name);
     const std::string_view text =
         equals == std::string_view::npos ? std::string_view() : parameter.substr(equals + 1);
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || !(value > 0 && value <= 1))
+    const auto value = parse_number<double>(text);
+    if (!value || !(*value > 0 && *value <= 1))
         return bad_input("--verify typical: {}={} is not a number above 0 and at most 1", name, text);
-    (name == "epsilon" ? thresholds.epsilon : thresholds.delta) = value;
+    (name == "epsilon" ? thresholds.epsilon : thresholds.delta) = *value;
     return {};
 }
 

@@ -10,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -21,6 +20,7 @@
 #include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/numel.h"
+#include "base/parse.h"
 #include "kernels/packed.h"
 
 // Layout: safetensors, so that common tools can open it: u64 header length, JSON {name: {dtype U8, shape
@@ -97,10 +97,7 @@ std::string hex(std::uint64_t value) {
     return fmt::format("{:016x}", value);
 }
 std::optional<std::uint64_t> number(std::string_view text, int base) {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return value;
+    return parse_number<std::uint64_t>(text, base);
 }
 
 /// A matrix's "precision n k layout checksum" in __metadata__.

@@ -1,7 +1,6 @@
 #include "app/jobs/fit/fit_job.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "base/clock.h"
 #include "base/cpus.h"
 #include "base/did_you_mean.h"
+#include "base/parse.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/fit/recording_texts.h"
@@ -85,19 +85,10 @@ Status check_config(const FitConfig& config) {
 }
 
 Result<std::vector<int>> parse_ranks(const std::string& text) {
-    std::vector<int> ranks;
-    for (std::size_t first = 0; first < text.size() || (!text.empty() && first == text.size());) {
-        const std::size_t slash = std::min(text.find('/', first), text.size());
-        int value = 0;
-        const char* end = text.data() + slash;
-        const auto parsed = std::from_chars(text.data() + first, end, value);
-        if (parsed.ec != std::errc() || parsed.ptr != end || value < 1)
-            return bad_input("--rank {}: expected a whole number, or one per level as in 72/36", text);
-        ranks.push_back(value);
-        first = slash + 1;
-        if (slash == text.size()) break;
-    }
-    return ranks;
+    if (text.empty()) return std::vector<int>();
+    auto ranks = parse_numbers(text, '/', 1, std::numeric_limits<int>::max());
+    if (!ranks) return bad_input("--rank {}: expected a whole number, or one per level as in 72/36", text);
+    return std::move(*ranks);
 }
 
 /// Returns the run config whose defaults, files and checks this fit shares.

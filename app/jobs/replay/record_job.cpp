@@ -1,7 +1,6 @@
 #include "app/jobs/replay/record_job.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 
@@ -11,6 +10,7 @@
 #include "app/jobs/run/prompt_file.h"
 #include "base/clock.h"
 #include "base/cpus.h"
+#include "base/parse.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
 #include "engine/heads/artefact.h"
@@ -29,18 +29,10 @@ std::vector<int> default_aux_layers(int layers) {
 Result<std::vector<int>> aux_layers(const std::string& text, int layers) {
     if (text == "none") return std::vector<int>();
     if (text.empty()) return default_aux_layers(layers);
-    std::vector<int> out;
-    for (std::size_t first = 0; first <= text.size();) {
-        const std::size_t comma = std::min(text.find(',', first), text.size());
-        int layer = -1;
-        const auto [end, error] = std::from_chars(text.data() + first, text.data() + comma, layer);
-        if (error != std::errc() || end != text.data() + comma || layer < 0 || layer > layers)
-            return bad_input("--aux {}: expected layer numbers of 0 to {}, as in 2,15,27, or none", text,
-                             layers);
-        out.push_back(layer);
-        first = comma + 1;
-    }
-    return out;
+    auto out = parse_numbers(text, ',', 0, layers);
+    if (!out)
+        return bad_input("--aux {}: expected layer numbers of 0 to {}, as in 2,15,27, or none", text, layers);
+    return std::move(*out);
 }
 
 /// Returns prompt_hash() of each prompt of the run, by ordinal.

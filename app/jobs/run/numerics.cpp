@@ -1,9 +1,9 @@
 #include "app/jobs/run/numerics.h"
 
-#include <charconv>
 #include <map>
 
 #include "app/jobs/run/conversation_feed.h"
+#include "base/parse.h"
 
 namespace draftscope {
 namespace {
@@ -18,11 +18,9 @@ Result<int> parse_numerics(const std::string& text) {
     if (text == "exact") return 0;
     if (text == "fast") return default_library_rows;
     const std::string prefix = "fast:";
-    int rows = 0;
     if (text.starts_with(prefix)) {
-        const char* const end = text.data() + text.size();
-        const auto [at, error] = std::from_chars(text.data() + prefix.size(), end, rows);
-        if (error == std::errc() && at == end && rows >= 1 && rows <= max_library_rows) return rows;
+        const auto rows = parse_number<int>(std::string_view(text).substr(prefix.size()));
+        if (rows && *rows >= 1 && *rows <= max_library_rows) return *rows;
         return bad_input("--numerics {}: ROWS of fast:ROWS must be 1 to {}", text, max_library_rows);
     }
     return bad_input("--numerics {}: unknown; known are exact, fast, fast:ROWS", text);
