@@ -63,8 +63,8 @@ json interval_json(const std::optional<Interval>& interval, double factor) {
     return {interval->low * factor, interval->high * factor};
 }
 
-json summary_json(const Summary& ns, const std::optional<Interval>& median) {
-    constexpr auto us = [](std::optional<double> ns) { return ns ? json(*ns * 1e-3) : json(); };
+json times_json(const Summary& ns, const std::optional<Interval>& median) {
+    constexpr auto us = [](std::optional<double> time) { return time ? json(*time * 1e-3) : json(); };
     json out = write_fields(as(us, DS_FIELDS(Summary, mean, median, mad, min, max, p90, p99), "_us"), ns);
     if (ns.n == 0)
         for (json& value : out) value = nullptr;
@@ -118,7 +118,7 @@ std::string statistics_text(const RunStatistics& s, const std::optional<double>&
 json statistics_json(const RunStatistics& s) {
     json phases = json::array();
     for (const PhaseStatistics& phase : s.phases) {
-        json row = summary_json(phase.ns, phase.median_interval);
+        json row = times_json(phase.ns, phase.median_interval);
         row.update(write_fields(DS_FIELDS(PhaseStatistics, share, share_interval, gb_per_s), phase));
         row["name"] = phase_name(phase.phase_id);
         row["exposed_ms"] = phase.exposed_ns * 1e-6;
@@ -132,7 +132,7 @@ json statistics_json(const RunStatistics& s) {
                 {"no_interval", or_null(no_interval_text(s.conversations))},
                 {"resamples", bootstrap_resamples},
                 {"seed", BootstrapOptions{}.seed},
-                {"step", summary_json(s.step_ns, s.step_interval)},
+                {"step", times_json(s.step_ns, s.step_interval)},
                 {"phases", phases}});
     return out;
 }

@@ -180,7 +180,7 @@ json phases_json(const Snapshot& snapshot, RowId run_id) {
     const RunRow* run = snapshot.run(run_id);
     const std::optional<double> probe = run != nullptr ? probed_gb_per_s(*run) : std::nullopt;
     const auto ms = [](TimeNs ns) { return milliseconds(ns); };
-    constexpr auto us = [](std::optional<double> ns) { return ns ? json(*ns * 1e-3) : json(); };
+    constexpr auto us = [](std::optional<double> time) { return time ? json(*time * 1e-3) : json(); };
     return list_of(join(
         as(phase_name, field("name", &PhaseStats::phase_id)), DS_FIELDS(PhaseStats, count, share, gb_per_s),
         as(ms, join(field("total_ms", &PhaseStats::total_ns), field("exposed_ms", &PhaseStats::exposed_ns))),
