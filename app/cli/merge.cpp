@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "app/cli/cli.h"
-#include "app/jobs/replay/pool_recording.h"
+#include "app/jobs/replay/replay_job.h"
 #include "app/jobs/run/pool.h"
 #include "app/jobs/sweep/pool_sweep.h"
 #include "profiler/stats/comparable.h"

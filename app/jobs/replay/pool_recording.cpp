@@ -1,5 +1,3 @@
-#include "app/jobs/replay/pool_recording.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

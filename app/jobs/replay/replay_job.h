@@ -60,6 +60,11 @@ inline std::vector<std::size_t> conversation_of_prompts(const RecordingInfo& inf
     return conversation_of_prompts(info.prompts);
 }
 
+/// Joins recordings, the shards of one command, to the recording of the whole in the new folder `out`. Its
+/// turns are in the order of the prompt file. bad_input names what differs between two recordings, and a
+/// shard that is missing, doubled or incomplete. Returns the number of conversations.
+Result<std::size_t> pool_recordings(const std::string& out, const std::vector<std::string>& folders);
+
 /// Loads the recording, drafter and heads, and replays. Blocks.
 Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hooks);
 

@@ -7,7 +7,8 @@ namespace draftscope {
 
 /// Chooses the tree with the best forecast (--tree auto and quick), and under --head auto its head. Without a
 /// forecast the defaults apply. Quick sets drafter none if plain decoding is forecast to be faster. The
-/// models of the choice are loaded afterwards.
+/// models of the choice are loaded afterwards. Quick keeps the measured costs in the user's cache folder
+/// (forecasts.json), so that each start on a machine chooses the same setting.
 Status choose_tree(RunPlan& plan, ModelCache& models, DebugGate& gate, const RunHooks& hooks,
                    RunReport& report);
 
