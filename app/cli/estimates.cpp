@@ -31,10 +31,6 @@ json or_null(const std::string& text) {
     return text.empty() ? json(nullptr) : json(text);
 }
 
-json value_json(const std::optional<Estimate>& estimate) {
-    return estimate ? json(estimate->value) : json(nullptr);
-}
-
 json estimate_json(const std::optional<Estimate>& estimate) {
     if (!estimate) return nullptr;
     return {{"value", estimate->value}, {"interval", estimate_interval_json(estimate)}};

@@ -29,7 +29,6 @@ std::string difference(const std::optional<Estimate>& estimate);
 
 nlohmann::json or_null(const std::optional<double>& value);
 nlohmann::json or_null(const std::string& text);  ///< null for ""
-nlohmann::json value_json(const std::optional<Estimate>& estimate);
 /// Returns {value, interval}, or null.
 nlohmann::json estimate_json(const std::optional<Estimate>& estimate);
 /// Returns [low, high].

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/parse.h"
@@ -103,7 +104,14 @@ Result<Shard> parse_shard(const std::string& text) {
 
 Result<std::string> expand_pattern(const std::string& option, const std::string& path, const Shard& shard,
                                    const Environment& environment) {
-    std::string out;
+    std::string out, job;
+    for (const char* name : {"SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID"})
+        if (const char* id = environment(name); id != nullptr && job.empty()) job = id;
+    const std::map<char, std::string> values = {{'i', std::to_string(shard.index)},
+                                                {'n', std::to_string(shard.count)},
+                                                {'h', host_name()},
+                                                {'j', job},
+                                                {'%', "%"}};
     bool has_index = false;
     for (std::size_t i = 0; i < path.size(); ++i) {
         if (path[i] != '%') {
@@ -111,29 +119,17 @@ Result<std::string> expand_pattern(const std::string& option, const std::string&
             continue;
         }
         const char kind = ++i < path.size() ? path[i] : ' ';
-        if (kind == 'i') {
-            out += std::to_string(shard.index);
-            has_index = true;
-        } else if (kind == 'n') {
-            out += std::to_string(shard.count);
-        } else if (kind == 'h') {
-            out += host_name();
-        } else if (kind == 'j') {
-            const char* id = nullptr;
-            for (const char* name : {"SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID"})
-                if (id == nullptr) id = environment(name);
-            if (id == nullptr)
-                return bad_input("{} {}: %j is the job id, but SLURM_JOB_ID and PBS_JOBID are not set",
-                                 option, path);
-            out += id;
-        } else if (kind == '%') {
-            out += '%';
-        } else {
+        const auto value = values.find(kind);
+        if (value == values.end())
             return bad_input(
                 "{} {}: unknown pattern '%{}'; known are %i (shard), %n (shards), %h (host), %j (job id) and "
                 "%% (a %)",
                 option, path, kind);
-        }
+        if (value->second.empty())
+            return bad_input("{} {}: %j is the job id, but SLURM_JOB_ID and PBS_JOBID are not set", option,
+                             path);
+        out += value->second;
+        has_index = has_index || kind == 'i';
     }
     if (!shard.whole() && !has_index)
         return bad_input(

@@ -87,10 +87,6 @@ std::string rate_text(double tokens_per_second) {
     return tokens_per_second > 0 ? fmt::format("{:.1f}", tokens_per_second) : std::string("-");
 }
 
-json rate_json(double tokens_per_second) {
-    return tokens_per_second > 0 ? json(tokens_per_second) : json(nullptr);
-}
-
 std::string bandwidth_text(double gb_per_s) {
     if (gb_per_s <= 0) return "-";
     return gb_per_s < 0.05 ? "< 0.1" : fmt::format("{:.1f}", gb_per_s);

@@ -17,9 +17,8 @@ std::string format_table(const std::vector<std::string>& header,
 /// Returns a phase's name.
 std::string phase_name(int id);
 
-/// Formats tokens per second of counted steps: "7.1". Without counted steps: "-" and null.
+/// Formats tokens per second of counted steps: "7.1". Without counted steps: "-".
 std::string rate_text(double tokens_per_second);
-nlohmann::json rate_json(double tokens_per_second);
 /// Largest credible ratio of a measured bandwidth to the probe. Above it, other work used the memory during
 /// the probe, and values relative to the probe are void.
 inline constexpr double max_credible_probe_ratio = 1.1;

@@ -43,9 +43,7 @@ Result<std::string> read_text(const std::string& path, Notes& notes) {
 
 std::int64_t number(const json& object, const char* key, std::int64_t otherwise = 0) {
     const auto found = object.find(key);
-    if (found == object.end()) return otherwise;
-    if (found->is_number_integer()) return found->get<std::int64_t>();
-    return otherwise;
+    return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
 }
 
 std::string text(const json& object, const char* key) {
