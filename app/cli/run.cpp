@@ -19,8 +19,8 @@
 #include "app/cli/shard_option.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
+#include "app/jobs/run/choose_tree.h"
 #include "app/jobs/run/run_job.h"
-#include "app/jobs/run/tree_autotuner.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
@@ -84,7 +84,9 @@ json exact_json(const std::optional<ExactCheck>& check) {
 
 /// Returns the speed-up that is forecast for the conversations of the shipped acceptance.
 Estimate forecast_speedup(const RunReport& report) {
-    return sweep_table({report.forecasts.front()}).front().speedup;
+    std::vector<SweepSetting> best = {report.forecasts.front()};
+    rank_settings(best);
+    return best.front().figures.speedup;
 }
 
 json tree_auto_json(const RunReport& report) {

@@ -87,7 +87,7 @@ Result<std::optional<std::size_t>> chosen_round(const Snapshot& snapshot, RowId 
     return std::optional(best);
 }
 
-std::string sweep_subtitle(const SweepView& sweep) {
+std::string sweep_subtitle(const SweepReport& sweep) {
     return fmt::format("{} settings on {}  ·  {} conversations  ·  predicted; costs: {}",
                        sweep.settings.size(), sweep.source, sweep.conversations, sweep.costs);
 }

@@ -10,23 +10,10 @@
 namespace draftscope {
 namespace {
 
-struct TermName {
-    CostTerm term;
-    std::string_view text;
-};
-constexpr TermName term_names[] = {{CostTerm::fixed, "fixed"},
-                                   {CostTerm::first_level, "first_level"},
-                                   {CostTerm::sequence, "sequence"},
-                                   {CostTerm::row, "row"},
-                                   {CostTerm::row_over_4, "row_over_4"},
-                                   {CostTerm::row_over_16, "row_over_16"},
-                                   {CostTerm::cached, "cached"},
-                                   {CostTerm::row_context, "row_context"},
-                                   {CostTerm::node, "node"},
-                                   {CostTerm::size, "size"},
-                                   {CostTerm::size_first_level, "size_first_level"},
-                                   {CostTerm::size_row, "size_row"},
-                                   {CostTerm::verify, "verify"}};
+constexpr std::string_view term_names[] = {"fixed",      "first_level", "sequence",         "row",
+                                           "row_over_4", "row_over_16", "cached",           "row_context",
+                                           "node",       "size",        "size_first_level", "size_row",
+                                           "verify"};
 
 constexpr int max_terms = 10;
 using Vector = std::array<double, max_terms>;
@@ -179,15 +166,13 @@ double find_misfit(std::span<const ResidualGroup> groups, double point_error, do
 }  // namespace
 
 std::string_view to_text(CostTerm term) {
-    for (const TermName& name : term_names)
-        if (name.term == term) return name.text;
-    return "";
+    return term_names[static_cast<std::size_t>(term)];
 }
 
 std::optional<CostTerm> parse_cost_term(std::string_view text) {
-    for (const TermName& name : term_names)
-        if (name.text == text) return name.term;
-    return std::nullopt;
+    const auto found = std::ranges::find(term_names, text);
+    if (found == std::end(term_names)) return std::nullopt;
+    return static_cast<CostTerm>(found - term_names);
 }
 
 double value_of(CostTerm term, const CostSizes& sizes) {

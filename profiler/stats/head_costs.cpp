@@ -71,33 +71,12 @@ struct RunRows {
     }
 };
 
-/// Returns the counted time of a round (its part of the step) and the tokens committed in it. Without T_head.
-HeadSample counted_time(const Snapshot& snapshot, std::size_t round) {
-    HeadSample unit;
-    const RoundEntry& entry = snapshot.rounds[round];
-    const StepEntry& step = snapshot.steps[entry.step_index];
-    if (!step.row.time_counts()) return unit;
-    unit.timed_rounds = 1;
-    unit.timed_committed = entry.row.committed;
-    unit.step_ns = static_cast<double>(step.row.busy_ns()) / std::max(1u, step.rounds.count);
-    if (step.row.sampled) return unit;
-    unit.unsampled_rounds = 1;
-    unit.unsampled_ns = unit.step_ns;
-    return unit;
-}
-
 FullReference reference_for_mode(HeadMode mode) {
-    switch (mode) {
-        case HeadMode::drive:
-            return FullReference::drive;
-        case HeadMode::selfpaced:
-            return FullReference::selfpaced;
-        case HeadMode::aligned:
-            return FullReference::aligned;
-        case HeadMode::calibration:
-            return FullReference::calibration;
-    }
-    return FullReference::none;
+    using enum FullReference;
+    return mode == HeadMode::drive       ? drive
+           : mode == HeadMode::selfpaced ? selfpaced
+           : mode == HeadMode::aligned   ? aligned
+                                         : calibration;
 }
 
 /// Makes the units of one run.
@@ -298,22 +277,23 @@ std::optional<HeadBytes> compare_bytes(const HeadStats& head, const HeadStats& f
 
 }  // namespace
 
+HeadSample counted_time(const Snapshot& snapshot, std::size_t round) {
+    HeadSample unit;
+    const RoundEntry& entry = snapshot.rounds[round];
+    const StepEntry& step = snapshot.steps[entry.step_index];
+    if (!step.row.time_counts()) return unit;
+    unit.timed_rounds = 1;
+    unit.timed_committed = entry.row.committed;
+    unit.step_ns = static_cast<double>(step.row.busy_ns()) / std::max(1u, step.rounds.count);
+    if (step.row.sampled) return unit;
+    unit.unsampled_rounds = 1;
+    unit.unsampled_ns = unit.step_ns;
+    return unit;
+}
+
 std::string_view to_text(FullReference reference) {
-    switch (reference) {
-        case FullReference::drive:
-            return "drive";
-        case FullReference::selfpaced:
-            return "selfpaced";
-        case FullReference::other_run:
-            return "other run";
-        case FullReference::aligned:
-            return "aligned";
-        case FullReference::calibration:
-            return "calibration";
-        case FullReference::none:
-            break;
-    }
-    return "";
+    constexpr std::string_view texts[] = {"", "drive", "selfpaced", "other run", "aligned", "calibration"};
+    return texts[static_cast<std::size_t>(reference)];
 }
 
 namespace {

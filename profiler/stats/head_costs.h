@@ -26,6 +26,9 @@
 /// - Intervals resample conversations (capture/conversations.h).
 namespace draftscope {
 
+/// Returns the counted time of a round (its part of the step) and the tokens committed in it. Without T_head.
+HeadSample counted_time(const Snapshot& snapshot, std::size_t round);
+
 /// The rows of the full head that a head is compared with.
 enum class FullReference : std::uint8_t { none, drive, selfpaced, other_run, aligned, calibration };
 std::string_view to_text(FullReference reference);

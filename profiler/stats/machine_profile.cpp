@@ -1,5 +1,7 @@
 #include "profiler/stats/machine_profile.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -13,9 +15,7 @@ namespace {
 
 /// Returns "a, b"; "none" for an empty set.
 std::string list_text(const std::set<std::string>& names) {
-    std::string text;
-    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-    return text.empty() ? "none" : text;
+    return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
 /// Adds up the parts of a step.

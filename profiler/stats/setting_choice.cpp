@@ -25,9 +25,9 @@ class Chooser {
     std::optional<SettingChoice> run() {
         if (candidates_.empty()) return std::nullopt;
         SettingChoice out;
-        out.fastest = fastest(none, [](std::size_t) { return true; }).value_or(0);
+        out.fastest = fastest(none, [](std::size_t) { return true; });
         out.chosen = choose(none);
-        const SweepSetting& chosen = settings_[out.chosen];
+        const SweepSetting& chosen = settings_[*out.chosen];
         out.runner_up = fastest(none, [&](std::size_t s) {
             return settings_[s].drafter != chosen.drafter || settings_[s].head != chosen.head;
         });
@@ -90,8 +90,8 @@ class Chooser {
     void expect(SettingChoice& out) const {
         out.conversations = conversations_;
         if (conversations_ < 2) {
-            out.tau.value = settings_[out.chosen].total().tau().value_or(0);
-            out.speedup.value = settings_[out.chosen].speedup();
+            out.tau.value = settings_[*out.chosen].total().tau().value_or(0);
+            out.speedup.value = settings_[*out.chosen].speedup();
             return;
         }
         struct Unit {

@@ -14,9 +14,9 @@ inline constexpr double choice_margin = 0.01;
 
 /// The setting to use, and what to expect of it.
 struct SettingChoice {
-    std::size_t chosen = 0, fastest = 0;  ///< places in the list of settings
-    /// The fastest setting with another drafter or head; if there is none, with another tree.
-    std::optional<std::size_t> runner_up;
+    /// Places in the list of settings. The runner-up is the fastest setting with another drafter or head; if
+    /// there is none, with another tree.
+    std::optional<std::size_t> chosen, fastest, runner_up;
     /// Figures free of the winner's advantage: every conversation counts with the setting that the other ones
     /// choose. Of one conversation they are those of the choice. Intervals include the profile's error.
     Estimate tau, speedup;

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
+
+#include "capture/head_traits.h"
 
 namespace draftscope {
 namespace {
@@ -26,100 +30,69 @@ double error_of_ratio(const SweepSetting& a, const SweepSetting& b) {
     return ratio_error(a.curves, a.round_ms, b.curves, b.round_ms);
 }
 
-class Table {
-  public:
-    Table(const std::vector<SweepSetting>& settings, const BootstrapOptions& options)
-        : settings_(settings), draws_(conversations_of(settings), options) {}
+/// Sets the figures that a setting has by itself.
+void set_figures(const SettingDraws& draws, SweepSetting& setting) {
+    const double tau = *setting.total().tau();
+    const std::vector<double> taus = draws.taus(setting);
+    const auto scaled = [&](double factor, double relative_error) {
+        std::vector<double> scaled_draws = taus;
+        for (double& one : scaled_draws) one *= factor;
+        return draws.estimate(tau * factor, scaled_draws, relative_error);
+    };
+    setting.figures = {};
+    setting.figures.tau = scaled(1, 0);
+    setting.figures.tokens_per_second =
+        scaled(1e3 * setting.batch / setting.round_ms, setting.cost_error.value_or(0));
+    setting.figures.speedup = scaled(setting.plain_ms / setting.round_ms, setting.speedup_error.value_or(0));
+}
 
-    std::vector<SweepRow> run() {
-        std::vector<SweepRow> rows;
-        for (std::size_t s = 0; s < settings_.size(); ++s)
-            if (settings_[s].total().rounds > 0 && settings_[s].round_ms > 0) rows.push_back(row(s));
-        std::stable_sort(rows.begin(), rows.end(), [&](const SweepRow& a, const SweepRow& b) {
-            const int one = settings_[a.setting].batch, other = settings_[b.setting].batch;
-            return one != other ? one < other : a.tokens_per_second.value > b.tokens_per_second.value;
-        });
-        mark_ties(rows);
-        mark_front(rows);
-        return rows;
-    }
-
-  private:
-    static std::size_t conversations_of(const std::vector<SweepSetting>& settings) {
-        std::size_t count = 0;
-        for (const SweepSetting& setting : settings) count = std::max(count, setting.units.size());
-        return count;
-    }
-
-    SweepRow row(std::size_t s) const {
-        const SweepSetting& setting = settings_[s];
-        const double tau = *setting.total().tau();
-        const double error = setting.cost_error.value_or(0);
-        const std::vector<double> taus = draws_.taus(setting);
-        const auto scaled = [&](double factor, double relative_error) {
-            std::vector<double> draws = taus;
-            for (double& one : draws) one *= factor;
-            return draws_.estimate(tau * factor, draws, relative_error);
-        };
-        SweepRow out;
-        out.setting = s;
-        out.tau = scaled(1, 0);
-        out.tokens_per_second = scaled(1e3 * setting.batch / setting.round_ms, error);
-        out.speedup = scaled(setting.plain_ms / setting.round_ms, setting.speedup_error.value_or(0));
-        if (setting.full) {
-            const SweepSetting& full = settings_[*setting.full];
-            out.against_full = draws_.ratio(setting, full, draws_.taus(full));
+/// `settings` are in their order.
+void mark_ties(const SettingDraws& draws, std::vector<SweepSetting>& settings) {
+    const SweepSetting* best = nullptr;
+    std::vector<double> best_taus;
+    for (SweepSetting& one : settings) {
+        if (best == nullptr || best->batch != one.batch) {
+            best = &one;
+            best_taus = draws.taus(one);
         }
-        return out;
+        const auto against = draws.ratio(one, *best, best_taus);
+        if (against && against->interval)
+            one.figures.ties_with_best = &one == best || against->interval->contains(1);
     }
+}
 
-    void mark_ties(std::vector<SweepRow>& rows) const {
-        const SweepSetting* best = nullptr;
-        std::vector<double> best_taus;
-        for (SweepRow& row : rows) {
-            const SweepSetting& mine = settings_[row.setting];
-            if (best == nullptr || best->batch != mine.batch) {
-                best = &mine;
-                best_taus = draws_.taus(mine);
-            }
-            const auto against = draws_.ratio(mine, *best, best_taus);
-            if (against && against->interval)
-                row.ties_with_best = &mine == best || against->interval->contains(1);
-        }
+/// Scans the settings of each batch from the shortest round to the longest.
+void mark_front(std::vector<SweepSetting>& settings) {
+    std::vector<SweepSetting*> order;
+    for (SweepSetting& one : settings) order.push_back(&one);
+    std::ranges::sort(order, {}, [](const SweepSetting* one) {
+        return std::tuple(one->batch, one->round_ms, -one->figures.tau.value);
+    });
+    const SweepSetting* last = nullptr;  // of the front
+    for (SweepSetting* one : order) {
+        const double tau = one->figures.tau.value;
+        one->figures.on_front = last == nullptr || last->batch != one->batch ||
+                                tau > last->figures.tau.value ||
+                                (tau == last->figures.tau.value && one->round_ms == last->round_ms);
+        if (one->figures.on_front) last = one;
     }
+}
 
-    /// Scans the rows of each batch from the shortest round to the longest.
-    void mark_front(std::vector<SweepRow>& rows) const {
-        std::vector<SweepRow*> order;
-        for (SweepRow& row : rows) order.push_back(&row);
-        const auto setting = [&](const SweepRow* row) -> const SweepSetting& {
-            return settings_[row->setting];
-        };
-        std::sort(order.begin(), order.end(), [&](const SweepRow* a, const SweepRow* b) {
-            const SweepSetting &one = setting(a), &other = setting(b);
-            if (one.batch != other.batch) return one.batch < other.batch;
-            return one.round_ms != other.round_ms ? one.round_ms < other.round_ms
-                                                  : a->tau.value > b->tau.value;
-        });
-        const SweepRow* last = nullptr;  // of the front
-        for (SweepRow* row : order) {
-            const bool first = last == nullptr || setting(last).batch != setting(row).batch;
-            row->on_front =
-                first || row->tau.value > last->tau.value ||
-                (row->tau.value == last->tau.value && setting(row).round_ms == setting(last).round_ms);
-            if (row->on_front) last = row;
-        }
-    }
-
-    const std::vector<SweepSetting>& settings_;
-    SettingDraws draws_;
-};
+double sum_over(const OracleLine& line, double (*value)(std::size_t tokens)) {
+    double sum = 0;
+    for (const std::vector<double>& counts : line.rounds)
+        for (std::size_t tokens = 0; tokens < counts.size(); ++tokens) sum += counts[tokens] * value(tokens);
+    return sum;
+}
 
 }  // namespace
 
-std::string setting_name(const SweepSetting& setting) {
-    return setting.head.empty() ? fmt::format("{} @ {}", setting.drafter, setting.tree)
-                                : fmt::format("{} x {} @ {}", setting.drafter, setting.head, setting.tree);
+std::string pair_text(std::string_view drafter, std::string_view head) {
+    return head.empty() ? std::string(drafter) : fmt::format("{} x {}", drafter, head);
+}
+
+std::string setting_name(const SettingKey& setting) {
+    return fmt::format("{} @ {}", pair_text(setting.drafter, setting.head), setting.tree);
 }
 
 std::string shorten_paths(std::string_view text) {
@@ -136,7 +109,7 @@ std::string shorten_paths(std::string_view text) {
     return out;
 }
 
-std::string short_name(const SweepSetting& setting) {
+std::string short_name(const SettingKey& setting) {
     return shorten_paths(setting_name(setting));
 }
 
@@ -197,9 +170,46 @@ std::optional<Estimate> SettingDraws::ratio(const SweepSetting& setting, const S
     return estimate(time * *tau / *base_tau, draws, error);
 }
 
-std::vector<SweepRow> sweep_table(const std::vector<SweepSetting>& settings,
-                                  const BootstrapOptions& options) {
-    return Table(settings, options).run();
+void link_full_heads(std::vector<SweepSetting>& settings) {
+    std::map<SettingKey, std::size_t> full;
+    const auto key = [](SettingKey one) {
+        one.head = full_head_id;
+        return one;
+    };
+    for (std::size_t s = 0; s < settings.size(); ++s)
+        if (is_full_head(settings[s].head)) full[settings[s]] = s;
+    for (SweepSetting& one : settings) {
+        const auto found = full.find(key(one));
+        one.full = found != full.end() ? std::optional(found->second) : std::nullopt;
+    }
+}
+
+void rank_settings(std::vector<SweepSetting>& settings, const BootstrapOptions& options) {
+    std::erase_if(settings,
+                  [](const SweepSetting& one) { return !(one.total().rounds > 0) || !(one.round_ms > 0); });
+    std::size_t conversations = 0;
+    for (const SweepSetting& one : settings) conversations = std::max(conversations, one.units.size());
+    const SettingDraws draws(conversations, options);
+    for (SweepSetting& one : settings) set_figures(draws, one);
+    std::ranges::stable_sort(settings, {}, [](const SweepSetting& one) {
+        return std::pair(one.batch, -one.figures.tokens_per_second.value);
+    });
+    link_full_heads(settings);
+    for (SweepSetting& one : settings)
+        if (one.full)
+            one.figures.against_full = draws.ratio(one, settings[*one.full], draws.taus(settings[*one.full]));
+    mark_ties(draws, settings);
+    mark_front(settings);
+}
+
+double OracleLine::count() const {
+    return sum_over(*this, [](std::size_t) { return 1.0; });
+}
+
+double OracleLine::tau() const {
+    const double all = count();
+    return all > 0 ? sum_over(*this, [](std::size_t tokens) { return static_cast<double>(tokens); }) / all
+                   : 0;
 }
 
 std::vector<std::string> expand_alternatives(const std::string& spec) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,48 +35,15 @@ struct TreeShape {
     int depth = 0, topk = 1, nodes = 2;
     bool operator==(const TreeShape&) const = default;
 };
-/// A setting whose acceptance and cost are known.
-struct SweepSetting {
-    std::string drafter, head, tree;  ///< as for `run`; head "" = the drafter uses none
-    std::string weights;              ///< identifies the files of drafter and head; "" = unknown
-    TreeShape shape;                  ///< of `tree`
+/// What names a setting. The texts are as for `run`; head "" = the drafter uses none.
+struct SettingKey {
+    std::string drafter, head, tree;
     int batch = 1;
-    std::vector<SweepUnit> units;  ///< by conversation, the same ones for all settings
-    double round_ms = 0;           ///< predicted time of a step
-    double head_ms = 0;            ///< the LM head's part of it; 0 if it is not known apart
-    double plain_ms = 0;           ///< predicted time of a step without a drafter, at the same batch
-    /// Relative errors of round_ms and of plain_ms / round_ms; absent = unknown.
-    std::optional<double> cost_error, speedup_error;
-    std::vector<CurveTime> curves;  ///< of round_ms; empty = unknown
-    bool extrapolated = false;      ///< the profile was not measured at such a size
-    bool exact = true;              ///< false: the acceptance is an estimate
-    /// Place of the same drafter, tree and batch with the full head in the list of settings.
-    std::optional<std::size_t> full;
-
-    SweepUnit total() const;
-    /// Tokens per second of all sequences, and speed over decoding without a drafter; 0 without rounds.
-    double speed() const;
-    double speedup() const;
+    auto operator<=>(const SettingKey&) const = default;
 };
-
-/// The bound of a drafter and head: what chains of exactly the accepted length would reach.
-struct SweepOracle {
-    std::string drafter, head;  ///< as in SweepSetting
-    int batch = 1;
-    double tau = 0;
-    double speedup = 0;  ///< predicted, over decoding without a drafter; 0 = unknown
-};
-
-/// Returns "eagle3 x fr-spec:v=8192 @ chain=3".
-std::string setting_name(const SweepSetting& setting);
-/// Returns the text with the last part of each path: "eagle2:/models/e2 x full" becomes "eagle2:e2 x full".
-std::string shorten_paths(std::string_view text);
-/// Returns setting_name() with the last part of each path.
-std::string short_name(const SweepSetting& setting);
 
 /// Predicted figures of a setting. Intervals resample conversations and include the profile's error.
-struct SweepRow {
-    std::size_t setting = 0;  ///< place in the list of settings
+struct SettingFigures {
     Estimate tau, tokens_per_second;
     Estimate speedup;                      ///< over decoding without a drafter
     std::optional<Estimate> against_full;  ///< speed over that of `full`
@@ -85,10 +53,65 @@ struct SweepRow {
     /// without an interval.
     std::optional<bool> ties_with_best;
 };
-/// Returns the rows of settings with rounds, fastest first by batch in ascending order. Time grows with their
-/// number, memory does not.
-std::vector<SweepRow> sweep_table(const std::vector<SweepSetting>& settings,
-                                  const BootstrapOptions& options = {});
+
+/// A setting whose acceptance and cost are known.
+struct SweepSetting : SettingKey {
+    std::string weights;           ///< identifies the files of drafter and head; "" = unknown
+    TreeShape shape;               ///< of `tree`
+    std::vector<SweepUnit> units;  ///< by conversation, the same ones for all settings
+    double round_ms = 0;           ///< predicted time of a step
+    double head_ms = 0;            ///< the LM head's part of it; 0 if it is not known apart
+    double plain_ms = 0;           ///< predicted time of a step without a drafter, at the same batch
+    /// Relative errors of round_ms and of plain_ms / round_ms; absent = unknown.
+    std::optional<double> cost_error, speedup_error;
+    std::vector<CurveTime> curves;  ///< of round_ms; empty = unknown
+    bool extrapolated = false;      ///< the profile was not measured at such a size
+    bool exact = true;              ///< false: the acceptance is an estimate
+    // What rank_settings() finds:
+    /// Place of the same drafter, tree and batch with the full head in the list of settings.
+    std::optional<std::size_t> full;
+    SettingFigures figures;
+
+    SweepUnit total() const;
+    /// Tokens per second of all sequences, and speed over decoding without a drafter; 0 without rounds.
+    double speed() const;
+    double speedup() const;
+};
+
+/// A bound: every round drafts a chain of exactly the accepted length.
+struct OracleLine {
+    /// One drafter, or two. Of two, each round takes the longer draft, the first one's if they are equal.
+    std::vector<std::string> drafters;
+    std::string head;  ///< of the last drafter; "" = none
+    std::string weights;
+    int levels = 0;  ///< a draft is at most as long
+    int batch = 1;
+    /// Rounds by drafter and committed tokens: [drafter][tokens].
+    std::vector<std::vector<double>> rounds;
+    /// Committed tokens before each of these rounds, summed: as `rounds`. Empty = unknown.
+    std::vector<std::vector<double>> positions;
+    double round_ms = 0, plain_ms = 0;  ///< predicted
+
+    double count() const;
+    double tau() const;
+    double tokens_per_second() const { return round_ms > 0 ? 1e3 * batch * tau() / round_ms : 0; }
+    double speedup() const { return round_ms > 0 ? tau() * plain_ms / round_ms : 0; }
+};
+
+/// Returns "eagle3 x microspec", or the drafter alone if it uses no head.
+std::string pair_text(std::string_view drafter, std::string_view head);
+/// Returns "eagle3 x fr-spec:v=8192 @ chain=3".
+std::string setting_name(const SettingKey& setting);
+/// Returns the text with the last part of each path: "eagle2:/models/e2 x full" becomes "eagle2:e2 x full".
+std::string shorten_paths(std::string_view text);
+/// Returns setting_name() with the last part of each path.
+std::string short_name(const SettingKey& setting);
+
+/// Sets the figures of settings and puts them in order, fastest first by batch in ascending order. Settings
+/// without rounds or cost are dropped. Time grows with their number, memory does not.
+void rank_settings(std::vector<SweepSetting>& settings, const BootstrapOptions& options = {});
+/// Sets SweepSetting::full of every setting.
+void link_full_heads(std::vector<SweepSetting>& settings);
 
 /// Resampled conversations that comparisons of settings share.
 class SettingDraws {

@@ -63,12 +63,11 @@ double pilot_tau(std::span<const PilotRound> rounds, const TreeShape& tree) {
 }
 
 SweepSetting forecast_tree(const TreeShape& tree, double tau, const RoundCosts& costs) {
-    const DraftCost& draft = tree.topk == 1 ? costs.chain : costs.tree;
     constexpr double ms_per_ns = 1e-6;
     SweepSetting one;
     one.shape = tree;
     one.units = {{1, tau}};
-    one.round_ms = ms_per_ns * (draft.fixed + draft.level * tree.depth + verify_ns(costs, tree.nodes));
+    one.round_ms = ms_per_ns * (costs.fixed + costs.level * tree.depth + verify_ns(costs, tree.nodes));
     one.plain_ms = ms_per_ns * verify_ns(costs, 1);
     return one;
 }

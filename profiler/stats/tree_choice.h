@@ -20,14 +20,11 @@ struct PilotNode {
 using PilotRound = std::vector<PilotNode>;
 
 /// Nanoseconds of one round.
-struct DraftCost {
-    double fixed = 0;  ///< extending the drafter's cache, first level, node selection, acceptance
-    double level = 0;  ///< each further level
-};
 struct RoundCosts {
     /// (rows, time) of verifications in ascending order of rows; the first one has one row.
     std::vector<std::pair<int, double>> verify;
-    DraftCost chain, tree;
+    double fixed = 0;  ///< extending the drafter's cache, first level, node selection, acceptance
+    double level = 0;  ///< each further level
 };
 
 /// Returns the time to verify `rows` rows, interpolated linearly and extrapolated past the last measurement.

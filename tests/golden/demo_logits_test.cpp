@@ -19,9 +19,7 @@ namespace {
 
 using kernels::Precision;
 using Json = nlohmann::json;
-using testing::demo_model_hint;
-using testing::demo_model_path;
-using testing::demo_model_present;
+using testing::demo_model_hint, testing::demo_model_path, testing::demo_model_present;
 
 Json read_golden(const std::string& name) {
     std::ifstream file(std::string(DS_SOURCE_DIR) + "/tests/golden/engine/" + name);

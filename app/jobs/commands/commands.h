@@ -11,7 +11,7 @@
 #include "app/jobs/commands/compare_report.h"
 #include "app/jobs/commands/kernel_report.h"
 #include "app/jobs/commands/run_config.h"
-#include "app/jobs/commands/sweep_view.h"
+#include "app/jobs/commands/sweep_report.h"
 #include "base/units.h"
 #include "capture/record.h"
 
@@ -152,7 +152,7 @@ struct JobStatus {
     bool comparing = false;                               ///< a comparison is in progress
     std::shared_ptr<const KernelReport> kernels;          ///< the last measurement; null before the first
     /// Sweeps of this window, newest first, then those of the opened file.
-    std::vector<std::shared_ptr<const SweepView>> sweeps;
+    std::vector<std::shared_ptr<const SweepReport>> sweeps;
     std::vector<std::string> profiles;  ///< machine profiles that ship with the program
     std::string saved_file;             ///< path of the last saved copy
     int saved_files = 0;                ///< number of saved copies

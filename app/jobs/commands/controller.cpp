@@ -15,7 +15,7 @@
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/run/snapshot_records.h"
 #include "app/jobs/sweep/saved_sweep.h"
-#include "app/jobs/sweep/window_sweep.h"
+#include "app/jobs/sweep/sweep_job.h"
 #include "base/log.h"
 #include "engine/draft/registry.h"
 #include "storage/capture_file.h"
@@ -420,7 +420,7 @@ class JobController final : public Controller {
 
     /// Shows the sweeps of a capture in place of those of the file before it.
     void show_sweeps(const std::string& path) {
-        auto saved = load_sweep_views(path);
+        auto saved = load_sweeps(path);
         if (!saved.ok()) set_error(saved.error().message);
         const std::lock_guard lock(mutex_);
         std::erase_if(status_.sweeps, [](const auto& sweep) { return !sweep->file.empty(); });

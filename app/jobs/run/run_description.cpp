@@ -8,7 +8,7 @@
 #include <system_error>
 #include <vector>
 
-#include "app/jobs/run/tree_autotuner.h"
+#include "app/jobs/run/choose_tree.h"
 #include "base/clock.h"
 #include "base/fields.h"
 #include "base/hash.h"

@@ -67,7 +67,7 @@ TEST(SettingChoice, ExpectsNothingOfLuck) {
             for (int c = 0; c < 8; ++c) all.back().units.push_back({10, 20 + noise(random)});
         }
         const auto choice = choose_setting(all, 1, {.resamples = 100});
-        winners += all[choice->fastest].speedup() / repeats;
+        winners += all[*choice->fastest].speedup() / repeats;
         expected += choice->speedup.value / repeats;
         EXPECT_TRUE(choice->speedup.interval);
     }
@@ -82,11 +82,14 @@ TEST(SettingChoice, AnErrorOfASharedCurveCancels) {
         one.units.assign(12, {10, 20});
         one.cost_error = 0.2;
     }
-    EXPECT_EQ(sweep_table(all)[1].ties_with_best, true);
+    rank_settings(all);
+    EXPECT_EQ(all[1].figures.ties_with_best, true);
     for (SweepSetting& one : all) one.curves = {{0, one.round_ms, 0.2, 0, {}}};
-    EXPECT_EQ(sweep_table(all)[1].ties_with_best, false);
+    rank_settings(all);
+    EXPECT_EQ(all[1].figures.ties_with_best, false);
     all[1].curves[0].curve = 1;
-    EXPECT_EQ(sweep_table(all)[1].ties_with_best, true);
+    rank_settings(all);
+    EXPECT_EQ(all[1].figures.ties_with_best, true);
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ PilotRound round_with(std::initializer_list<int> path) {
 RoundCosts make_costs(double level, double last) {
     RoundCosts costs;
     costs.verify = {{1, 100.0}, {3, 120.0}, {5, last}};
-    costs.chain = costs.tree = {10.0, level};
+    costs.fixed = 10;
+    costs.level = level;
     return costs;
 }
 
@@ -52,7 +53,7 @@ TEST(TreeChoice, CostsDecideTheShape) {
                                          round_with({1, 3})};
     const auto chosen = [&](const RoundCosts& costs) {
         const std::vector<SweepSetting> forecasts = forecast_trees(rounds, {1, 2, 5}, costs);
-        return forecasts[choose_setting(forecasts, 1)->chosen].shape;
+        return forecasts[*choose_setting(forecasts, 1)->chosen].shape;
     };
     EXPECT_EQ(chosen(make_costs(1, 121)), (TreeShape{1, 2, 5}));
     EXPECT_EQ(chosen(make_costs(1, 900)), (TreeShape{1, 1, 3}));
@@ -74,7 +75,7 @@ TEST(TreeChoice, SpeedupIsRelativeToNoDrafting) {
         EXPECT_DOUBLE_EQ(*one.total().tau(), 1);
         EXPECT_LT(one.speedup(), 1) << "nothing was accepted: drafting only costs";
     }
-    EXPECT_EQ(forecasts[choose_setting(forecasts, 1)->chosen].shape, (TreeShape{0, 1, 2}));
+    EXPECT_EQ(forecasts[*choose_setting(forecasts, 1)->chosen].shape, (TreeShape{0, 1, 2}));
     EXPECT_TRUE(forecast_trees({}, {1, 2, 5}, make_costs(5, 130)).empty());
     EXPECT_TRUE(forecast_trees(rounds, {1, 2, 5}, {}).empty());
 }
