@@ -7,9 +7,6 @@
 
 namespace draftscope::kernels {
 
-/// Bits of the nearest f16 (ties to even), clamped to the largest finite value.
-std::uint16_t to_clamped_f16(float value);
-
 /// A row of K weights in four bits.
 struct Int4Row {
     std::span<std::uint8_t> q;          ///< [K], 0 .. 15

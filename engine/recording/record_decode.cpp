@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/numel.h"
+#include "kernels/float16.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
 
@@ -151,12 +152,12 @@ class DecodeRecorder {
     /// Appends row `row` of the latest forward pass with the ranking of row `ranked`.
     Status append_row(Lane& lane, int row, int ranked) {
         const int k = std::min(recording_topk, info_.target.tokens);
-        if (!std::isfinite(values_[row_offset(ranked, k)]) || !std::isfinite(norms_[ranked]))
+        if (!std::isfinite(values_[numel(ranked, k)]) || !std::isfinite(norms_[ranked]))
             return not_numbers(lane.input.id,
                                static_cast<std::int64_t>(lane.rows.hidden.size()) / target_.config().hidden);
         const auto append = [&](std::vector<std::uint16_t>& to, const std::vector<float>& from, int width) {
-            const float* values = from.data() + row_offset(row, width);
-            for (int j = 0; j < width; ++j) to.push_back(f32_to_bf16(values[j]));
+            const float* values = from.data() + numel(row, width);
+            for (int j = 0; j < width; ++j) to.push_back(kernels::to_bf16(values[j]));
         };
         append(lane.rows.hidden, forward_.hidden, target_.config().hidden);
         append(lane.rows.aux, forward_.aux, info_.aux_width());
@@ -164,7 +165,8 @@ class DecodeRecorder {
         for (int i = 0; i < recording_topk; ++i) {
             const std::size_t at = ranked * k + std::min(i, k - 1);
             lane.rows.topk_ids.push_back(ids_[at]);
-            lane.rows.topk_logprobs.push_back(i < k ? f32_to_f16(values_[at] - norms_[ranked]) : 0xfc00u);
+            lane.rows.topk_logprobs.push_back(i < k ? kernels::float_to_f16(values_[at] - norms_[ranked])
+                                                    : 0xfc00u);
         }
         return {};
     }

@@ -94,8 +94,9 @@ void quantise_int4(std::span<const float> values, const Int4Row& row) {
             least = std::min(least, values[i]);
             largest = std::max(largest, values[i]);
         }
-        const std::uint16_t minimum = to_f16(least), scale = to_f16((largest - from_f16(minimum)) / 15.0f);
-        const float step = from_f16(scale), base = from_f16(minimum);
+        const std::uint16_t minimum = to_clamped_f16(least),
+                            scale = to_clamped_f16((largest - f16_to_float(minimum)) / 15.0f);
+        const float step = f16_to_float(scale), base = f16_to_float(minimum);
         row.scales[b] = scale;
         row.minimums[b] = minimum;
         for (int i = first; i < last; ++i) {
@@ -107,7 +108,7 @@ void quantise_int4(std::span<const float> values, const Int4Row& row) {
 
 bool is_symmetric(const Int4Row& row) {
     for (std::size_t b = 0; b < row.scales.size(); ++b) {
-        if (from_f16(row.minimums[b]) != -int4_offset * from_f16(row.scales[b])) return false;
+        if (f16_to_float(row.minimums[b]) != -int4_offset * f16_to_float(row.scales[b])) return false;
     }
     return true;
 }
@@ -169,10 +170,6 @@ double bytes_per_weight(Precision precision) {
             return 0.5 + 4.0 / int4_block;
     }
     return 0;
-}
-
-std::uint16_t to_clamped_f16(float value) {
-    return to_f16(value);
 }
 
 void Matrix::Free::operator()(std::byte* p) const {
@@ -307,9 +304,9 @@ void Matrix::unpack_row(int row, std::span<float> out) const {
             const int q = std::to_integer<int>(place.block[at.byte]) >> at.shift & 15;
             const int scale_rows = packing_.symmetric ? 1 : 2;
             const std::uint16_t* own = place.scales + i / int4_block * scale_rows * lanes + place.lane;
-            const float scale = from_f16(own[0]);
+            const float scale = f16_to_float(own[0]);
             out[i] = packing_.symmetric ? static_cast<float>(q - int4_offset) * scale
-                                        : static_cast<float>(q) * scale + from_f16(own[lanes]);
+                                        : static_cast<float>(q) * scale + f16_to_float(own[lanes]);
             continue;
         }
         const std::size_t at = element(precision, i, place.lane);

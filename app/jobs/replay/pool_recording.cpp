@@ -11,6 +11,7 @@
 #include "app/jobs/replay/replay_job.h"
 #include "app/jobs/run/shard_files.h"
 #include "engine/recording/recording_writer.h"
+#include "kernels/float16.h"
 
 namespace draftscope {
 namespace {
@@ -76,7 +77,7 @@ Status copy_turn(const DecodeRecording& from, const RecordedPrompt& prompt, std:
         std::vector<float> values(static_cast<std::size_t>(n) * width);
         const Rows<float> view(values.data(), n, width);
         DS_TRY(aux ? from.aux(prompt.first_row, view) : from.hidden(prompt.first_row, view));
-        for (const float value : values) out.push_back(f32_to_bf16(value));  // it was bf16: exact
+        for (const float value : values) out.push_back(kernels::to_bf16(value));  // it was bf16: exact
         return {};
     };
     DS_TRY(copy_features(from.info().target.hidden, false, rows.hidden));
@@ -85,7 +86,7 @@ Status copy_turn(const DecodeRecording& from, const RecordedPrompt& prompt, std:
         const std::vector<TokenId> ids = from.best(prompt.first_row + r, recording_topk);
         rows.topk_ids.insert(rows.topk_ids.end(), ids.begin(), ids.end());
         for (const float one : from.best_logprobs(prompt.first_row + r, recording_topk))
-            rows.topk_logprobs.push_back(f32_to_f16(one));
+            rows.topk_logprobs.push_back(kernels::float_to_f16(one));
     }
     return to.append(prompt, place, rows);
 }

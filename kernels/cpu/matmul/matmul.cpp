@@ -13,7 +13,6 @@
 #include "kernels/cpu/work_stealing.h"
 #include "kernels/elementwise.h"
 #include "kernels/fused.h"
-#include "kernels/norm.h"
 
 namespace draftscope::kernels {
 
@@ -106,7 +105,7 @@ class MatmulTask {
                  : around.gated.data != nullptr ? all / 2
                                                 : all;
         work_.weights = weights.data();
-        work_.scales = reinterpret_cast<const std::uint16_t*>(weights.data() + row_offset(all, block_));
+        work_.scales = reinterpret_cast<const std::uint16_t*>(weights.data() + numel(all, block_));
         work_.n = weights.n();
         work_.k = weights.k();
         work_.rows = x.rows;
@@ -182,7 +181,7 @@ class MatmulTask {
         if (own != nullptr) own->enter(at(count_ + begin), at(count_ + end), end < last ? at(end) : nullptr);
         run(count_ + begin, count_ + end);
     }
-    const std::byte* at(int block) const { return work_.weights + row_offset(block, block_); }
+    const std::byte* at(int block) const { return work_.weights + numel(block, block_); }
 
     /// Runs the fused ops while the outputs of blocks [begin, end) are in the thread's cache.
     void finish(int begin, int end) const {

@@ -67,7 +67,7 @@ class BlockWriter {
 
     int blocks() const { return blocks_; }
     std::size_t scratch_bytes() const { return lanes * stride_ + round_up_bytes(k_ * sizeof(float)); }
-    std::byte* row(std::byte* scratch, int lane) const { return scratch + row_offset(lane, stride_); }
+    std::byte* row(std::byte* scratch, int lane) const { return scratch + numel(lane, stride_); }
     /// Memory for one row of floats.
     float* values(std::byte* scratch) const { return reinterpret_cast<float*>(scratch + lanes * stride_); }
     void clear(std::byte* scratch, int lane) const { std::memset(row(scratch, lane), 0, stride_); }

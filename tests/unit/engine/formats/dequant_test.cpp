@@ -10,8 +10,8 @@
 #include <set>
 #include <vector>
 
-#include "engine/formats/int4_rows.h"
 #include "kernels/exec.h"
+#include "kernels/float16.h"
 #include "kernels/int4.h"
 
 namespace draftscope {
@@ -85,10 +85,10 @@ TEST(Dequant, ComputesTheExactMinimumForEveryScale) {
         block[1] = static_cast<std::uint8_t>(bits >> 8);
         std::vector<std::uint16_t> scales(1), minimums(1);
         const bool taken = unpack_int4(type, block.data(), {q, scales, minimums});
-        const float expected = -8.0f * f16_to_f32(static_cast<std::uint16_t>(bits));
+        const float expected = -8.0f * kernels::f16_to_float(static_cast<std::uint16_t>(bits));
         ASSERT_EQ(taken, std::fabs(expected) <= 65504.0f) << bits;
         if (taken) {
-            ASSERT_EQ(f16_to_f32(minimums[0]), expected) << bits;
+            ASSERT_EQ(kernels::f16_to_float(minimums[0]), expected) << bits;
         }
     }
 }
@@ -96,7 +96,7 @@ TEST(Dequant, ComputesTheExactMinimumForEveryScale) {
 TEST(Dequant, ConvertsEveryHalfPrecisionNumber) {
     std::uint64_t hash = 0xcbf29ce484222325u;
     for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
-        const float value = f16_to_f32(static_cast<std::uint16_t>(bits));
+        const float value = kernels::f16_to_float(static_cast<std::uint16_t>(bits));
         if ((bits & 0x7fffu) > 0x7c00u) {
             EXPECT_NE(value, value) << bits;
             continue;

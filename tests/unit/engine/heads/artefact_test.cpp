@@ -170,11 +170,5 @@ TEST(PromptHash, IsFnv1aOfTheTrimmedText) {
     EXPECT_NE(prompt_hash("a b"), prompt_hash("ab"));
 }
 
-TEST(Bf16, RoundsToNearestEven) {
-    const std::vector<float> values = {1.0f, 1.0f + 0x1p-8f, 1.0f + 0x3p-8f, -2.5f, 0x1.ffp0f};
-    const std::vector<std::uint16_t> expected = {0x3f80, 0x3f80, 0x3f82, 0xc020, 0x4000};
-    EXPECT_EQ(to_bf16(values), expected);
-}
-
 }  // namespace
 }  // namespace draftscope::testing
