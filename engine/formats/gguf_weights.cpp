@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/formats/int4_rows.h"
 #include "engine/formats/tensor_index.h"
 
 namespace draftscope {
@@ -16,7 +15,7 @@ struct Entry {
     std::int64_t row_bytes;
 };
 
-class GgufWeights final : public WeightSource, public Int4Rows {
+class GgufWeights final : public WeightSource {
   public:
     GgufWeights(GgufFile file, int head_dim, bool permuted_qk) : file_(std::move(file)), head_dim_(head_dim) {
         for (const auto& [name, tensor] : file_.tensors()) {
@@ -37,14 +36,17 @@ class GgufWeights final : public WeightSource, public Int4Rows {
 
     void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override {
         assert(row >= 0 && row < tensor.rows());
-        decode_row(tensor, stored_row(tensor, row), out);
-    }
-
-    bool decode_int4_row(const TensorInfo& tensor, const std::uint8_t* bytes,
-                         const kernels::Int4Row& out) const override {
         const Entry* entry = entries_.find(tensor.name);
         assert(entry != nullptr);
-        return unpack_int4(*entry->tensor->type, bytes, out);
+        const TensorType& type = *entry->tensor->type;
+        type.dequantise(stored_row(tensor, row), tensor.cols() / type.block_elements, out);
+    }
+
+    bool read_int4_row(const TensorInfo& tensor, std::int64_t row,
+                       const kernels::Int4Row& out) const override {
+        const Entry* entry = entries_.find(tensor.name);
+        assert(entry != nullptr);
+        return unpack_int4(*entry->tensor->type, stored_row(tensor, row), out);
     }
 
     std::vector<const MappedFile*> files() const override { return file_.files(); }
@@ -59,13 +61,6 @@ class GgufWeights final : public WeightSource, public Int4Rows {
         const std::int64_t stored_row = entry->permuted ? interleaved_row(row, head_dim_) : row;
         return entry->tensor->data + stored_row * entry->row_bytes;
     }
-    void decode_row(const TensorInfo& tensor, const std::uint8_t* bytes, float* out) const override {
-        const Entry* entry = entries_.find(tensor.name);
-        assert(entry != nullptr);
-        const TensorType& type = *entry->tensor->type;
-        type.dequantise(bytes, tensor.cols() / type.block_elements, out);
-    }
-
     Result<std::vector<std::int64_t>> read_integers(std::string_view name) const override {
         const Entry* entry = entries_.find(name);
         if (entry == nullptr) return bad_input("{}: tensor '{}' is missing", path(), name);

@@ -98,11 +98,6 @@ class HfWeights final : public WeightSource {
         const Entry* entry = entries_.find(tensor.name);
         return entry == nullptr ? nullptr : entry->location.file->stored_row(*entry->location.info, row);
     }
-    void decode_row(const TensorInfo& tensor, const std::uint8_t* bytes, float* out) const override {
-        const Entry* entry = entries_.find(tensor.name);
-        assert(entry != nullptr);
-        entry->location.file->decode_row(*entry->location.info, bytes, out);
-    }
 
   private:
     struct Location {

@@ -293,19 +293,12 @@ Result<HeadArtefact> required_artefact(const HeadSpec& spec, const HeadFiles& ar
 }
 
 Result<std::string> checkpoint_hash(const std::string& path) {
-    constexpr std::size_t piece = 4096, pieces = 64;
     std::error_code error;
     const std::string file = std::filesystem::is_directory(path, error)
                                  ? (std::filesystem::path(path) / "model.safetensors").string()
                                  : path;
     DS_ASSIGN(const auto mapped, MappedFile::open(file, "a checkpoint"));
-    const auto bytes = std::as_bytes(mapped->bytes());
-    const std::uint64_t size = bytes.size();
-    std::uint64_t hash = fnv1a(std::to_string(size));
-    if (size <= piece * pieces) return hex(fnv1a(bytes, hash));
-    for (std::size_t i = 0; i < pieces; ++i)
-        hash = fnv1a(bytes.subspan((size - piece) * i / (pieces - 1), piece), hash);
-    return hex(hash);
+    return hex(sampled_hash(std::as_bytes(mapped->bytes())));
 }
 
 std::string prompt_hash(std::string_view text) {
