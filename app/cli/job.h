@@ -8,7 +8,7 @@
 #include "app/cli/interrupt.h"
 #include "app/cli/progress.h"
 #include "app/cli/tables.h"
-#include "app/jobs/commands/job_hooks.h"
+#include "base/job_hooks.h"
 
 namespace draftscope::cli {
 

@@ -11,7 +11,7 @@
 namespace draftscope::fit {
 
 Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> weights,
-                                      const AffinityOptions& options, const Hooks& hooks) {
+                                      const AffinityOptions& options, const JobHooks& hooks) {
     if (options.width < 2 || options.width > weights.rows)
         return bad_input("neighbours={} for {} tokens; use 2..{}", options.width, weights.rows, weights.rows);
     if (options.keep < 0 || options.keep > 1)
@@ -47,7 +47,7 @@ Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> wei
             }
             shares[0] = options.keep;
             for (std::size_t j = 1; j < values.size(); ++j) shares[j] *= (1.0 - options.keep) / total;
-            const std::int32_t* ids = best.data() + row_offset(r, values.size());
+            const std::int32_t* ids = best.data() + numel(r, values.size());
             result.neighbours.insert(result.neighbours.end(), ids, ids + values.size());
             for (const double share : shares) result.weights.push_back(static_cast<float>(share));
         }

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/job_hooks.h"
 #include "base/result.h"
 #include "base/spans.h"
-#include "engine/fit/hooks.h"
 #include "kernels/exec.h"
 
 namespace draftscope::fit {
@@ -26,6 +26,6 @@ struct AffinityOptions {
     double temperature = 0.1;
 };
 Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> weights,
-                                      const AffinityOptions& options, const Hooks& hooks);
+                                      const AffinityOptions& options, const JobHooks& hooks);
 
 }  // namespace draftscope::fit

@@ -133,7 +133,7 @@ class CollectingHead final : public LmHead {
 class Collector {
   public:
     Collector(kernels::Exec& exec, Drafter& drafter, const HeadWeights& weights, int context,
-              TextSource& texts, const CollectOptions& options, const Hooks& hooks)
+              TextSource& texts, const CollectOptions& options, const JobHooks& hooks)
         : exec_(exec),
           drafter_(drafter),
           context_(context),
@@ -160,7 +160,7 @@ class Collector {
     TextSource& texts_;
     CollectOptions options_;
     TextSplit split_;
-    const Hooks& hooks_;
+    const JobHooks& hooks_;
     Samples samples_;
     CollectingHead head_;
     PhaseRecorder phases_;
@@ -293,7 +293,7 @@ TextSplit split_texts(const TextSource& texts, HoldOut hold_out) {
 
 Result<Samples> collect_samples(kernels::Exec& exec, Drafter& drafter, const HeadWeights& weights,
                                 int context, TextSource& texts, const CollectOptions& options,
-                                const Hooks& hooks) {
+                                const JobHooks& hooks) {
     if (!drafter.uses_head()) return bad_input("--drafter: this drafter has no LM head to fit");
     return Collector(exec, drafter, weights, context, texts, options, hooks).run();
 }

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "base/job_hooks.h"
 #include "engine/draft/drafter.h"
 #include "engine/fit/dense.h"
-#include "engine/fit/hooks.h"
 #include "engine/fit/samples.h"
 #include "engine/fit/text_split.h"
 #include "engine/heads/head.h"
@@ -49,6 +49,6 @@ struct CollectOptions {
 /// are skipped. Fewer than two usable texts, or missing features, are bad_input.
 Result<Samples> collect_samples(kernels::Exec& exec, Drafter& drafter, const HeadWeights& weights,
                                 int context, TextSource& texts, const CollectOptions& options,
-                                const Hooks& hooks);
+                                const JobHooks& hooks);
 
 }  // namespace draftscope::fit

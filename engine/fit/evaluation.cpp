@@ -147,7 +147,7 @@ void add_drafted_rows(Scorer& scorer, const SampleRows& rows, const Teacher& tea
         kl += scorer.kl_sum(*teacher.drafter_rows, scorer.hidden(), false);
         const auto& best = scorer.best(scorer.logits(), k);
         for (std::size_t i = 0; i < which.size(); ++i) {
-            const TokenId* wanted = rows.top.data() + row_offset(which[i], rows.topk);
+            const TokenId* wanted = rows.top.data() + numel(which[i], rows.topk);
             for (int c = 0; c < k; ++c) {
                 const std::int32_t column = best[i * k + c];
                 const TokenId token = support.empty() ? column : support[column];
@@ -250,7 +250,7 @@ Report evaluate_router(kernels::Exec& exec, const Samples& samples, const Router
     for_each_chunk(drafted, [&](std::span<const int> which) {
         choices.load(samples.drafted, which);
         for (std::size_t i = 0; i < which.size(); ++i) {
-            const TokenId* wanted = samples.drafted.top.data() + row_offset(which[i], samples.drafted.topk);
+            const TokenId* wanted = samples.drafted.top.data() + numel(which[i], samples.drafted.topk);
             for (int c = 0; c < k; ++c) found += wanted[c] != no_token && choices.holds(i, wanted[c]) ? 1 : 0;
             top1 += choices.holds(i, wanted[0]) ? 1 : 0;
             for (const std::int32_t group : choices.groups(i)) active += sizes[group];

@@ -59,7 +59,7 @@ std::unique_ptr<const ApproximationTarget> make_trimmed_target(const FitInputs& 
     return result;
 }
 
-Result<Samples> collect(const FitInputs& in, const CollectOptions& options, const Hooks& hooks) {
+Result<Samples> collect(const FitInputs& in, const CollectOptions& options, const JobHooks& hooks) {
     if (in.drafter == nullptr || in.texts == nullptr)
         return bad_input("this head is fitted on a drafter's hidden states; give --drafter and --recording");
     return collect_samples(in.exec, *in.drafter, in.weights, in.context, *in.texts, options, hooks);
@@ -238,7 +238,7 @@ Result<std::unique_ptr<HeadBeingFitted>> start_trimmed(const FitInputs& in, cons
 
 /// Checks sizes and the start before the drafter runs for minutes.
 Status check_inputs(const FitInputs& in, const FitOptions& options) {
-    if (fit_recipe(options).fits_low_rank()) {
+    if (fit_recipe(options).has(FitRecipe::low_rank)) {
         if (in.start != nullptr) DS_TRY(in.start->fits(in.weights));
         for (const int rank : options.ranks)
             if (rank < 1 || rank > in.weights.hidden)
@@ -253,11 +253,11 @@ Status check_inputs(const FitInputs& in, const FitOptions& options) {
 
 Result<std::unique_ptr<HeadBeingFitted>> start_head(const FitInputs& in, const FitOptions& options,
                                                     const Samples& samples, Report& notes,
-                                                    const Hooks& hooks) {
+                                                    const JobHooks& hooks) {
     DS_TRY(hooks.check());
     hooks.report(-1, "closed form");
-    return fit_recipe(options).fits_low_rank() ? start_low_rank(in, options, samples, notes)
-                                               : start_trimmed(in, options, samples, notes);
+    return fit_recipe(options).has(FitRecipe::low_rank) ? start_low_rank(in, options, samples, notes)
+                                                        : start_trimmed(in, options, samples, notes);
 }
 
 /// Has PyTorch train the parameters and replaces them by the result.
@@ -307,7 +307,7 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
     if (!ids.empty()) {
         result.tensors.push_back(integer_tensor("ids", {static_cast<std::int64_t>(ids.size())}, to_i32(ids)));
     }
-    if (!fit_recipe(options).fits_low_rank()) {
+    if (!fit_recipe(options).has(FitRecipe::low_rank)) {
         store("weight");
         result.parameters["v"] = std::to_string(factors.up.rows);
         result.parameters["eos"] = in.weights.always_active.empty() ? "no" : "yes";
@@ -325,7 +325,7 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
 /// loss L(p, q) + lambda L(p, q_aux) leaves L(p, q_aux). Lambda then scales a gradient that Adam normalises,
 /// so SlimSpec's and SpecVocab's factors come from the same fit. A joint fit starts as the post-hoc one, and
 /// its report is of the trained drafter, loaded from its file.
-Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
+Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& options, const JobHooks& hooks) {
     DS_TRY(check_inputs(in, options));
     DS_ASSIGN(Samples samples, collect(in, options.collect, hooks));
     FittedHead result;
@@ -351,7 +351,8 @@ Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& opti
     }
     note_samples(samples, result.notes);
     finish_head(in, options, samples, *fitting, result);
-    if (fit_recipe(options).solves_size()) result.parameters["alpha"] = fmt::format("{}", options.alpha);
+    if (fit_recipe(options).has(FitRecipe::alpha_rows))
+        result.parameters["alpha"] = fmt::format("{}", options.alpha);
     return result;
 }
 
@@ -377,8 +378,8 @@ Dense rows_by_token(const FitInputs& in) {
 }
 
 /// Fits DynaSpec (clusters of any size) and CORAL (groups of equal size), each with its router.
-Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
-    const bool clustered = fit_recipe(options).fits_clusters();
+Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, const JobHooks& hooks) {
+    const bool clustered = fit_recipe(options).has(FitRecipe::clusters);
     CollectOptions collect_options = options.collect;
     collect_options.router_inputs = clustered;
     DS_ASSIGN(const Samples samples, collect(in, collect_options, hooks));
@@ -427,7 +428,7 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
     return result;
 }
 
-Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
+Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, const JobHooks& hooks) {
     const auto target = make_full_target(in);
     const std::vector<TokenId>& ids = target->ids;
     const Dense rows = unpack_rows(*target->teacher.drafter_rows, target->teacher.support);
@@ -448,19 +449,11 @@ Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, 
 
 }  // namespace
 
-Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const Hooks& hooks) {
-    switch (fit_recipe(options).weights) {
-        case FitRecipe::Weights::low_rank:
-        case FitRecipe::Weights::kept_rows:
-            return fit_by_divergence(inputs, options, hooks);
-        case FitRecipe::Weights::clusters:
-        case FitRecipe::Weights::groups:
-            return fit_routed(inputs, options, hooks);
-        case FitRecipe::Weights::affinity:
-            return fit_affinity(inputs, options, hooks);
-        case FitRecipe::Weights::none:
-            break;
-    }
+Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const JobHooks& hooks) {
+    const FitRecipe recipe = fit_recipe(options);
+    if (recipe.has(FitRecipe::by_divergence)) return fit_by_divergence(inputs, options, hooks);
+    if (recipe.has(FitRecipe::routers)) return fit_routed(inputs, options, hooks);
+    if (recipe.has(FitRecipe::affinity)) return fit_affinity(inputs, options, hooks);
     return bad_input("head {}: nothing to fit", options.head);
 }
 

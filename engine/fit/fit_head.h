@@ -54,6 +54,6 @@ struct FittedHead {
 
 /// Fits one head; the drafter changes only with inputs.joint. Unknown heads, unsupported sizes and too small
 /// recordings are bad_input; a cancelled fit returns ErrorKind::cancelled.
-Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const Hooks& hooks);
+Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const JobHooks& hooks);
 
 }  // namespace draftscope::fit

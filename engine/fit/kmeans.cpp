@@ -81,12 +81,12 @@ void update(const Dense& unit, const std::vector<std::int32_t>& cluster_of, Dens
     const std::size_t width = unit.cols;
     std::vector<double> sums(numel(centres.rows, width));
     for (int r = 0; r < unit.rows; ++r) {
-        double* sum = sums.data() + row_offset(cluster_of[r], width);
+        double* sum = sums.data() + numel(cluster_of[r], width);
         const auto row = unit.row(r);
         for (std::size_t j = 0; j < width; ++j) sum[j] += static_cast<double>(row[j]);
     }
     for (int c = 0; c < centres.rows; ++c) {
-        const double* sum = sums.data() + row_offset(c, width);
+        const double* sum = sums.data() + numel(c, width);
         double squares = 0;
         for (std::size_t j = 0; j < width; ++j) squares += sum[j] * sum[j];
         if (squares <= 0) continue;
@@ -99,7 +99,7 @@ void update(const Dense& unit, const std::vector<std::int32_t>& cluster_of, Dens
 }  // namespace
 
 Result<Clusters> spherical_kmeans(kernels::Exec& exec, Rows<const float> weights,
-                                  const KmeansOptions& options, const Hooks& hooks) {
+                                  const KmeansOptions& options, const JobHooks& hooks) {
     if (options.clusters < 1 || options.clusters > weights.rows)
         return bad_input("clusters={} for {} tokens; use 1..{}", options.clusters, weights.rows,
                          weights.rows);

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/job_hooks.h"
 #include "base/result.h"
 #include "engine/fit/dense.h"
-#include "engine/fit/hooks.h"
 #include "kernels/exec.h"
 
 namespace draftscope::fit {
@@ -26,7 +26,7 @@ struct KmeansOptions {
 /// 4.2). The clusters are unbalanced on purpose. Ties go to the lower cluster; a cluster that loses all rows
 /// keeps its centre. 1 <= clusters <= rows, else bad_input.
 Result<Clusters> spherical_kmeans(kernels::Exec& exec, Rows<const float> weights,
-                                  const KmeansOptions& options, const Hooks& hooks);
+                                  const KmeansOptions& options, const JobHooks& hooks);
 
 /// Assigns each row, in the order of `order`, to the nearest centre with fewer than ceil(rows / clusters)
 /// rows. These are the equal groups of CORAL (arXiv 2502.16880), whose grouping rule is not published; our

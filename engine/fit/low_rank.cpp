@@ -100,7 +100,7 @@ Result<HeadFactors> low_rank_factors(kernels::Exec& exec, Rows<const float> rows
     Dense lift(rank, d);   // V_r^T C^1/2
     const std::size_t n = d;
     for (int i = 0; i < rank; ++i) {
-        const double* vector = m.vectors.data() + row_offset(i, n);
+        const double* vector = m.vectors.data() + numel(i, n);
         for (std::size_t j = 0; j < n; ++j) {
             double down = 0, up = 0;
             for (std::size_t l = 0; l < n; ++l) {

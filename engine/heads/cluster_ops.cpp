@@ -103,11 +103,11 @@ void ClusterOps::enqueue_support(HeadCall& call, const kernels::ClustersOp& list
     own.stride = columns;
     own.rows = list.rows;
     own.max_count = max_tokens(list.count);
-    own.tokens = call.support_tokens + row_offset(first, stride);
+    own.tokens = call.support_tokens + numel(first, stride);
     own.token_stride = own.out_stride = stride;
     own.sizes = call.support_sizes + first;
     own.columns = list.token_columns;
-    own.out = call.support_logits + row_offset(first, stride);
+    own.out = call.support_logits + numel(first, stride);
     call.backend.gather_columns(own);
 }
 

@@ -69,7 +69,7 @@ HeadInfo describe_coral() {
             .support = HeadSupport::dynamic,
             .required_file = RequiredFile::fitted,
             .artefact = "groups of the vocabulary and a router",
-            .fit = {.weights = FitRecipe::Weights::groups},
+            .fit = {.kinds = FitRecipe::groups},
             .synthesize = synthesize_coral,
             .make = make_coral};
 }

@@ -124,7 +124,7 @@ HeadInfo describe_dynaspec() {
             .support = HeadSupport::dynamic,
             .required_file = RequiredFile::fitted,
             .artefact = "clusters of the vocabulary and a router",
-            .fit = {.weights = FitRecipe::Weights::clusters},
+            .fit = {.kinds = FitRecipe::clusters},
             .synthesize = synthesize_dynaspec,
             .make = make_dynaspec};
 }

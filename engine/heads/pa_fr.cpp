@@ -90,7 +90,7 @@ HeadInfo describe_pa_fr() {
             .rgb = 0x4C9FD1,
             .required_file = RequiredFile::ranking,
             .artefact = "token ranking (safetensors with 'ids')",
-            .fit = {.ranking = FitRecipe::Ranking::raw_text},
+            .fit = {.kinds = FitRecipe::raw_text},
             .make = make_pa_fr};
 }
 

@@ -254,7 +254,7 @@ const HeadInfo& rdk_suffix() {
                                     .paper = "OOV redistribution, arXiv 2506.03206",
                                     .required_file = RequiredFile::fitted,
                                     .artefact = "token affinity",
-                                    .fit = {.weights = FitRecipe::Weights::affinity}};
+                                    .fit = {.kinds = FitRecipe::affinity}};
     return suffix;
 }
 

@@ -57,7 +57,7 @@ HeadInfo describe_slimspec() {
             .support = HeadSupport::all,
             .required_file = RequiredFile::fitted,
             .artefact = "low-rank head",
-            .fit = {.weights = FitRecipe::Weights::low_rank, .up = "up"},
+            .fit = {.kinds = FitRecipe::low_rank, .up = "up"},
             .synthesize = [](SyntheticBuilder& builder) { return add_low_rank(builder, "up"); },
             .make = make_slimspec};
 }

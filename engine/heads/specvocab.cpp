@@ -215,7 +215,7 @@ HeadInfo describe_specvocab() {
             .support = HeadSupport::dynamic,
             .required_file = RequiredFile::fitted,
             .artefact = "low-rank speculator",
-            .fit = {.weights = FitRecipe::Weights::low_rank, .up = "vocab", .own_loss = true},
+            .fit = {.kinds = FitRecipe::low_rank | FitRecipe::own_loss, .up = "vocab"},
             .synthesize = [](SyntheticBuilder& builder) { return add_low_rank(builder, "vocab"); },
             .make = make_specvocab};
 }

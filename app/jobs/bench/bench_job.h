@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/jobs/commands/commands.h"
-#include "app/jobs/commands/job_hooks.h"
+#include "base/job_hooks.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/control/debug_gate.h"

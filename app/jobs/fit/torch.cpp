@@ -83,7 +83,7 @@ Result<Torch> find_torch(const std::string& python) {
 }
 
 Result<fit::Trained> train_with_torch(const Torch& torch, const TorchRun& run, const fit::TrainingData& data,
-                                      const fit::Hooks& hooks) {
+                                      const JobHooks& hooks) {
     TrainingFolder folder(run.folder);
     std::error_code error;
     fs::create_directories(run.folder, error);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "app/jobs/commands/commands.h"
-#include "app/jobs/commands/job_hooks.h"
+#include "base/job_hooks.h"
 #include "base/result.h"
 #include "engine/heads/registry.h"
 #include "engine/tree/draft_tree.h"

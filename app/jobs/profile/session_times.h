@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/job_hooks.h"
+#include "base/job_hooks.h"
 #include "base/result.h"
 #include "engine/decode/session.h"
 #include "profiler/stats/machine_profile.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/job_hooks.h"
 #include "app/jobs/commands/shard.h"
 #include "app/jobs/resolve/artefacts.h"
+#include "base/job_hooks.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/recording/recording.h"

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/job_hooks.h"
 #include "app/jobs/replay/replay_job.h"
 #include "app/jobs/resolve/resolve.h"
+#include "base/job_hooks.h"
 #include "engine/heads/head.h"
 #include "engine/recording/recording.h"
 #include "engine/transformer/target.h"

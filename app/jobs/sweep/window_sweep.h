@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/job_hooks.h"
 #include "app/jobs/commands/sweep_view.h"
+#include "base/job_hooks.h"
 #include "base/result.h"
 
 namespace draftscope {

@@ -110,7 +110,7 @@ TEST_P(DeviceNumerics, ProductsOfTheLibraryAreOurs) {
         for (float& value : x) value = static_cast<float>(rng.normal());
         const kernels::Matrix matrix = kernels::Matrix::pack(
             *on_.exec, kernels::Precision::bf16, n, k,
-            [&](int row, float* to) { std::copy_n(weights.data() + row_offset(row, values), values, to); });
+            [&](int row, float* to) { std::copy_n(weights.data() + numel(row, values), values, to); });
         std::vector<float> bias(static_cast<std::size_t>(n), 0.5f);
         std::vector<float> ours(static_cast<std::size_t>(n * rows)), theirs = ours;
         for (std::vector<float>* y : {&ours, &theirs}) {

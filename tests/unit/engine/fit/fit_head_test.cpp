@@ -372,7 +372,7 @@ TEST_F(FitHead, StopsWhenCancelledAnywhere) {
     for (const std::string name : {"slimspec", "dynaspec", "rdk"}) {
         for (const int after : {0, 3, 25}) {
             int calls = 0;
-            Hooks hooks;
+            JobHooks hooks;
             hooks.cancelled = [&] { return calls++ >= after; };
             const auto result = fit_head(inputs(*exec_), options(name), hooks);
             if (calls <= after) continue;  // the fit ended before the cancellation

@@ -28,7 +28,7 @@ std::vector<int> accepted(const SimulatedAcceptance& replayed, int depth, int ro
     const DraftTree tree = chain_with_sibling(depth);
     // The target's token after every node is 7.
     std::vector<float> logits(numel(tree.size(), 8), 0.0f);
-    for (int n = 0; n < tree.size(); ++n) logits[row_offset(n, 8) + 7] = 1.0f;
+    for (int n = 0; n < tree.size(); ++n) logits[numel(n, 8) + 7] = 1.0f;
     std::vector<int> counts(static_cast<std::size_t>(depth) + 1, 0);
     const RulePtr rule = make_simulated_rule(replayed, match_rule());
     const auto exec = kernels::make_cpu_exec(1);

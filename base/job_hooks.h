@@ -3,6 +3,8 @@
 #include <functional>
 #include <string>
 
+#include "base/result.h"
+
 namespace draftscope {
 
 /// Callbacks of a job that blocks its caller. Both may be empty.
@@ -12,6 +14,11 @@ struct JobHooks {
 
     void report(double fraction, const std::string& what) const {
         if (on_progress) on_progress(fraction, what);
+    }
+    /// Called between the steps of a job that then writes nothing. Returns an error if cancelled.
+    Status check() const {
+        if (is_cancelled()) return Error{ErrorKind::cancelled, "cancelled; nothing was written"};
+        return {};
     }
     bool is_cancelled() const { return cancelled && cancelled(); }
 };
