@@ -9,8 +9,6 @@ using TimeNs = std::int64_t;   ///< nanoseconds; each field's declaration states
 using RowId = std::int64_t;    ///< primary key of a capture row, starts at 1; 0 = none
 
 inline constexpr TokenId no_token = -1;
-inline constexpr std::int64_t us_per_s = 1'000'000;
-inline constexpr std::int64_t ns_per_us = 1'000;
 inline constexpr std::int64_t ns_per_ms = 1'000'000;
 inline constexpr std::int64_t ns_per_s = 1'000'000'000;
 
@@ -19,9 +17,6 @@ inline double seconds(TimeNs ns) {
 }
 inline double milliseconds(TimeNs ns) {
     return static_cast<double>(ns) * 1e-6;
-}
-inline double microseconds(TimeNs ns) {
-    return static_cast<double>(ns) * 1e-3;
 }
 
 }  // namespace draftscope

@@ -77,7 +77,6 @@ struct Snapshot {
     LogTable<HeadEvalRow>::View head_evals;
     LogTable<GpuOpRow>::View gpu_ops;
     LogTable<NvtxRangeRow>::View nvtx_ranges;
-    LogTable<GpuCounterRow>::View gpu_counters;
     LogTable<CounterRow>::View counters;
     std::vector<LossRow> losses;
     std::vector<NoteRow> notes;
@@ -91,8 +90,6 @@ struct Snapshot {
     const RunRow* run(RowId id) const;
     const PromptRow* prompt(RowId id) const;
     const Vocab* vocab(RowId id) const;
-    /// Returns the printable text of a token of the run's target; "" if the vocabulary is unknown.
-    std::string_view token_text(const RunRow& run, TokenId token) const;
     /// Returns the run's lanes; null if it has none yet.
     std::shared_ptr<const RunLanes> lanes_for(RowId run_id) const;
     /// Returns the span that TimelineRow::source() identifies; absent if its file can't be read.
@@ -136,7 +133,6 @@ class Capture {
     LogTable<HeadEvalRow> head_evals_;
     LogTable<GpuOpRow> gpu_ops_;
     LogTable<NvtxRangeRow> nvtx_ranges_;
-    LogTable<GpuCounterRow> gpu_counters_;
     LogTable<CounterRow> counters_;
 };
 

@@ -96,7 +96,7 @@ struct RunEnded {
 
 using Record = std::variant<RunStarted, PromptStarted, PromptProgress, PromptEnded, StepRecord, LiveRound,
                             SpansRecorded, HeadEvaluated, RunEnded, LossRow, CounterRow, NoteRow,
-                            std::vector<NvtxRangeRow>, std::vector<GpuOpRow>, std::vector<GpuCounterRow>>;
+                            std::vector<NvtxRangeRow>, std::vector<GpuOpRow>>;
 
 /// Receives records and takes ownership of them. Thread-safe. It must not block longer than a short critical
 /// section unless the implementation documents back-pressure.

@@ -434,7 +434,7 @@ void CaptureWriter::Impl::finish() {
         db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     }
     reserve->release();
-    const bool indexed = db.exec(std::string("BEGIN IMMEDIATE;") + storage::index_sql) == SQLITE_OK;
+    const bool indexed = db.exec("BEGIN IMMEDIATE;" + storage::index_sql()) == SQLITE_OK;
     if (indexed) rows->recompute_late_steps();
     const bool whole = indexed && !rows->failed();
     rows.reset();  // open statements would prevent the change of the journal mode

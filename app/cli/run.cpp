@@ -384,7 +384,7 @@ void add_run(CLI::App& program, Action& action) {
                   "--tree quick, whose forecast is kept");
     add_shown(*command, "--tier", config.tier,
               "depth of the measurement: 0 clocks (the only tier for comparing speeds), 1 CUPTI "
-              "graph intervals, 2 every kernel, 3 counters");
+              "graph intervals, 2 every kernel");
     command
         ->add_option(
             "--baseline", config.baseline,

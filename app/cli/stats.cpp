@@ -14,7 +14,6 @@
 #include "app/cli/statistics_tables.h"
 #include "app/cli/tables.h"
 #include "base/phase_names.h"
-#include "capture/machine_facts.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
 #include "storage/capture_file.h"
@@ -29,17 +28,6 @@ struct StatsArguments {
     bool json = false;
     bool cut_warmup = false;
 };
-
-json counters_json(const Snapshot& snapshot, RowId run_id) {
-    json out = json::array();
-    for (const GpuCounterStats& row : gpu_counter_stats(snapshot, run_id))
-        out.push_back({{"phase", phase_rows[row.phase_id].name},
-                       {"name", row.name},
-                       {"steps", row.count},
-                       {"total", row.total},
-                       {"per_step", row.per_step()}});
-    return out;
-}
 
 /// The notes of a run's files, without those of rounds.
 json notes_json(const Snapshot& snapshot, RowId run_id) {
@@ -71,7 +59,6 @@ json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
             {"phases", phases_json(snapshot, run.id)},
             {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
             {"heads", heads_json(snapshot, run.id)},
-            {"gpu_counters", counters_json(snapshot, run.id)},
             {"losses", losses_json(snapshot, run.id)},
             {"notes", notes_json(snapshot, run.id)}};
 }
@@ -89,12 +76,6 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
           totals.committed, totals.rounds, totals.tau_unclipped, rate_text(totals.tokens_per_second),
           latency_text(latency(snapshot, run.id)), speedup_text(snapshot, run.id),
           statistics_text(run_statistics(snapshot, run.id, cut_warmup), probed_gb_per_s(run)));
-    std::vector<std::vector<std::string>> counters;
-    for (const GpuCounterStats& row : gpu_counter_stats(snapshot, run.id))
-        counters.push_back({std::string(phase_rows[row.phase_id].name), row.name,
-                            fmt::format("{}", row.count), fmt::format("{:.4g}", row.per_step())});
-    if (!counters.empty())
-        print("\n{}", format_table({"phase", "GPU counter", "steps", "per step"}, counters));
     print("{}", position_text(snapshot, run.id));
     const std::string excluded = excluded_text(snapshot, run.id);
     if (!excluded.empty()) print("{}\n", excluded);

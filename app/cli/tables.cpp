@@ -11,8 +11,8 @@
 #include "base/phase_names.h"
 #include "base/tier_text.h"
 #include "capture/acceptance_by_depth.h"
-#include "capture/machine_facts.h"
 #include "capture/queries.h"
+#include "capture/run_setting.h"
 
 namespace draftscope::cli {
 

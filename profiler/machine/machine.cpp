@@ -2,20 +2,15 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <linux/perf_event.h>
-#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/cpus.h"
-#include "profiler/cupti/counter_api.h"
 #include "profiler/cupti/gpu_session.h"
 #include "profiler/nvtx/nvtx_mirror.h"
 
@@ -119,30 +114,6 @@ Capability thread_pinning() {
             fmt::format("{} usable CPUs; with --pin, each worker stays on one", cpus), ""};
 }
 
-Capability cpu_counters() {
-    perf_event_attr attributes{};
-    attributes.size = sizeof attributes;
-    attributes.type = PERF_TYPE_HARDWARE;
-    attributes.config = PERF_COUNT_HW_CPU_CYCLES;
-    attributes.exclude_kernel = 1;
-    attributes.exclude_hv = 1;
-    const long fd = syscall(SYS_perf_event_open, &attributes, 0, -1, -1, 0);
-    if (fd >= 0) {
-        close(static_cast<int>(fd));
-        return {"CPU counters", true, "yes", "perf events", ""};
-    }
-    const int error = errno;
-    if (error != EACCES && error != EPERM)
-        return {"CPU counters", false, "none",
-                fmt::format("no hardware counters (perf_event_open: {})", std::strerror(error)),
-                "virtual machines often have none; nothing here depends on them"};
-    const std::string paranoid = first_line("/proc/sys/kernel/perf_event_paranoid");
-    return {"CPU counters", false, "none",
-            fmt::format("perf_event_open: {}{}", std::strerror(error),
-                        paranoid.empty() ? "" : ", perf_event_paranoid " + paranoid),
-            "sudo sysctl kernel.perf_event_paranoid=2"};
-}
-
 }  // namespace
 
 Machine describe_machine(bool subscribe_cupti) {
@@ -160,9 +131,7 @@ Machine describe_machine(bool subscribe_cupti) {
         if (out.os.empty()) out.os = name.sysname;
     }
     out.tsc_invariant = TickScale::calibrate().uses_tsc();
-    out.capabilities = {
-        nvidia_driver(), cupti(subscribe_cupti), to_capability("GPU counters", probe_counters()),
-        nvtx(),          cpu_counters(),         thread_pinning()};
+    out.capabilities = {nvidia_driver(), cupti(subscribe_cupti), nvtx(), thread_pinning()};
     return out;
 }
 

@@ -11,7 +11,7 @@
 #include "base/format_count.h"
 #include "capture/conversations.h"
 #include "capture/head_traits.h"
-#include "capture/machine_facts.h"
+#include "capture/run_setting.h"
 #include "profiler/stats/comparable.h"
 
 namespace draftscope {

@@ -128,7 +128,7 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
     const auto csv_path = [&](std::string_view name) {
         return (std::filesystem::path(out) / fmt::format("{}.csv", name)).string();
     };
-    for (const std::string_view table : storage::table_names) {
+    for (const auto& [table, since] : storage::table_names()) {
         if (std::filesystem::exists(csv_path(table), error))
             return bad_input("{}: the file exists; choose another folder", csv_path(table));
     }
@@ -140,14 +140,13 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
             files.push_back(csv_path(name));
             return write_csv(path, db, name, files.back(), drop_text, losslessness);
         };
-        for (const std::string_view table : storage::table_names) DS_TRY(write(table));
         // A file of an older version has older views.
         const auto exists = [&](std::string_view name) {
             return db.integer("SELECT count(*) FROM sqlite_schema WHERE name = " +
                               storage::sql_quoted(name, '\'')) == 1;
         };
-        for (const std::string_view table : storage::later_tables)
-            if (exists(table)) DS_TRY(write(table));
+        for (const auto& [table, since] : storage::table_names())
+            if (since == 1 || exists(table)) DS_TRY(write(table));
         for (const std::string_view view : storage::view_names)
             if (exists(view)) DS_TRY(write(view));
         return {};

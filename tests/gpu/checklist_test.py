@@ -133,7 +133,7 @@ class Checklist(unittest.TestCase):
         names = list(found)
         self.assertEqual([name for name in names if name.startswith("overlap_")],
                          [f"overlap_{kind}_{way}_{turn}" for kind in ("kernels", "rounds") for turn in (1, 2) for way in ("on", "off")])
-        self.assertGreater(names.index("overlap_kernels_on_1"), names.index("check_tier3"))
+        self.assertGreater(names.index("overlap_kernels_on_1"), names.index("check_tier1"))
         self.assertIn("logs/ops_CutOps.failed", call.packed)
         self.assertEqual(call.packed["summary.md"], call.summary)
         self.assertLessEqual(len(call.files), 8)

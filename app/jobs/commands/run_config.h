@@ -44,7 +44,7 @@ struct RunConfig {
     int batch = 1;           ///< sequences decoded in lockstep
     int threads = 0;         ///< 0 = all cores
     bool pin = false;        ///< pin each worker thread to a CPU
-    std::string tier = "0";  ///< 0, 1, 2, 3: depth of the measurement (profiler/cupti/tier.h)
+    std::string tier = "0";  ///< 0, 1, 2: depth of the measurement (profiler/cupti/tier.h)
     bool ignore_eos = false;
     bool raw = false;                            ///< no chat template
     std::vector<std::string> template_switches;  ///< KEY=VALUE, variables of the chat template

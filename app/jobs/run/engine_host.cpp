@@ -31,7 +31,6 @@ struct RunContext {
     const RunHooks& hooks;
     RunFile& file;
     RunReport report = {};
-    std::unique_ptr<CounterSession> counters = {};  ///< set at tier T3
 };
 
 /// Numbers the steps of a run that continues an earlier one, whose steps come first.
@@ -72,10 +71,10 @@ CaptureOutput output_of(const RunRow& row, const Vocabulary& vocabulary, RowIds&
 /// baseline uses no heads.
 struct RunDecoder {
     RunDecoder(const RunRow& row, const RunPlan& plan, ModelCache& models, Drafter& drafter, RowIds& ids,
-               RecordSink& out, int first_step, CounterSession* counters, DebugGate& gate,
-               const RunHooks& hooks, const std::string& activity)
+               RecordSink& out, int first_step, DebugGate& gate, const RunHooks& hooks,
+               const std::string& activity)
         : steps(out, first_step),
-          telemetry(row, ids, steps, counters),
+          telemetry(row, ids, steps),
           feed(models.target(), plan.conversations, plan.feed_settings(), hooks, activity),
           session(models.target(), drafter, plan.baseline ? nullptr : models.head(),
                   plan.baseline ? nullptr : models.full_head(), models.exec(),
@@ -168,9 +167,9 @@ RowIds& EngineHost::ids() {
 /// Call before models are loaded: CUPTI must observe the capture of graphs to attribute their kernels. Models
 /// loaded by an untraced run are reloaded.
 TierChoice EngineHost::Impl::open_run_tier(const ResolvedRun& run) {
-    TierChoice choice = open_tier(run.tier, run.gpu, gpu_session(), probe_counters());
+    TierChoice choice = open_tier(run.tier, run.gpu, gpu_session());
     if (!choice.why.empty()) log_warning("{}", choice.why);
-    if (choice.used == Tier::t0 || choice.used == Tier::t3 || traced) return choice;
+    if (choice.used == Tier::t0 || traced) return choice;
     models.clear();
     traced = true;
     return choice;
@@ -187,10 +186,6 @@ Status EngineHost::Impl::load(RunPlan& plan, RunContext& context) {
     DS_ASSIGN(plan.skipped, ConversationFeed::drop_unusable(models.target(), plan.chat, plan.conversations,
                                                             plan.windowed && !run.auto_tree, plan.notes));
     report.planned_prompts = plan.prompts();
-    if (report.tier.used != Tier::t3) return {};
-    // The device has its context here; a refusal must be known before the run's tier is recorded.
-    context.counters = begin_counters(make_counter_api(), report.tier);
-    if (!context.counters) log_warning("{}", report.tier.why);
     return {};
 }
 
@@ -232,8 +227,7 @@ Status EngineHost::Impl::decode_baseline(Baseline& baseline, std::size_t count, 
                   make_drafter(std::string(plain_drafter), "", models.target(), models.exec()));
         baseline.began = monotonic_ns();
         baseline.decoder.emplace(baseline.row, baseline.plan, models, *baseline.drafter, baseline.ids,
-                                 baseline, 0, context.counters.get(), gate, baseline.hooks,
-                                 "autoregressive baseline: prompt");
+                                 baseline, 0, gate, baseline.hooks, "autoregressive baseline: prompt");
     }
     if (baseline.hooks.on_progress) baseline.hooks.on_progress(-1, "autoregressive baseline");
     const Status decoded = baseline.decoder->decode(count);
@@ -327,8 +321,8 @@ Status EngineHost::Impl::record_run(RunPlan& plan, std::optional<RunPlan>& basel
     }
     Status outcome;
     {
-        RunDecoder own(row, plan, models, models.drafter(), ids, context.recorder, kept_steps,
-                       context.counters.get(), context.gate, context.hooks, "prompt");
+        RunDecoder own(row, plan, models, models.drafter(), ids, context.recorder, kept_steps, context.gate,
+                       context.hooks, "prompt");
         outcome = take_turns(own, first || !baseline ? nullptr : &*baseline, context);
         own.telemetry.finish();
         report.prompts = own.feed.take_reports();

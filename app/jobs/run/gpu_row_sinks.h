@@ -1,25 +1,18 @@
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "app/jobs/run/step_row_sink.h"
 #include "capture/record.h"
-#include "profiler/cupti/counter_session.h"
 #include "profiler/cupti/gpu_session.h"
 #include "profiler/cupti/tier.h"
 
 namespace draftscope {
 
 /// Opens `session` for the requested tier if the back end runs on a GPU. Returns the tier that the run gets
-/// and why. Call before the CUDA back end creates its context or captures a graph. `counters` says whether
-/// counters can be read. T3 needs no session: begin_counters() starts its counters once a context exists.
-TierChoice open_tier(Tier requested, bool gpu_backend, GpuSession& session, const CuptiProbe& counters);
-
-/// Starts the counters for T3. Call on the decoding thread once the model is on the device. If the device
-/// refuses, returns null and sets `choice` to T0 with the reason.
-std::unique_ptr<CounterSession> begin_counters(std::unique_ptr<CounterApi> api, TierChoice& choice);
+/// and why. Call before the CUDA back end creates its context or captures a graph.
+TierChoice open_tier(Tier requested, bool gpu_backend, GpuSession& session);
 
 /// Finds the step of GPU work by its launch time. Steps are added when they end, ops when the GPU has
 /// finished them. Single-threaded.
@@ -57,23 +50,6 @@ class GpuRowSink : public StepRowSink {
     StepFinder steps_;
     std::vector<GpuOp> ops_;
     std::vector<GpuCall> calls_;
-};
-
-/// Sink for counters: assigns each phase's readings to a step and sums them by step and phase.
-class CounterRowSink : public StepRowSink {
-  public:
-    CounterRowSink(RecordSink& next, CounterSession& session, RowId run_id, TimeNs run_start)
-        : StepRowSink(next, run_id, run_start), session_(session) {}
-    void finish() override;
-
-  private:
-    void add_step(const StepRow& step) override { steps_.add(step.id, step.start_ns, step.end_ns); }
-    void after_step() override { collect(false); }
-    void collect(bool all);
-
-    CounterSession& session_;
-    StepFinder steps_;
-    std::vector<CounterReading> readings_;
 };
 
 /// NVTX domain of CUDA calls in table nvtx_range. The payload is the correlation id of the gpu_op rows that

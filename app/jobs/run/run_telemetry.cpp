@@ -11,30 +11,26 @@ bool mirror_is_read(const NvtxMirror& mirror) {
     return mirror.attached() && (nvtx_tool_listens() || nvtx_capturing());
 }
 
-/// Returns the listener that the tier needs; null for T0.
-RangeSink* tier_listener(const RunRow& row, CounterSession* counters, GpuPhaseStack& gpu_phases) {
-    if (counters != nullptr) return counters;
-    return row.tier != to_text(Tier::t0) ? &gpu_phases : nullptr;
+bool is_traced(const RunRow& row) {
+    return row.tier != to_text(Tier::t0);
 }
 
 }  // namespace
 
 // The recorder has the system's thread id, so that spans, NVTX ranges and CUDA calls of a thread can be
 // joined.
-RunTelemetry::RunTelemetry(const RunRow& row, RowIds& ids, RecordSink& next, CounterSession* counters)
+RunTelemetry::RunTelemetry(const RunRow& row, RowIds& ids, RecordSink& next)
     : phases_(static_cast<std::uint32_t>(gettid())),
-      listeners_(mirror_is_read(mirror_) ? &mirror_ : nullptr, tier_listener(row, counters, gpu_phases_)),
+      listeners_(mirror_is_read(mirror_) ? &mirror_ : nullptr, is_traced(row) ? &gpu_phases_ : nullptr),
       nvtx_rows_(next, row.id, row.started_monotonic) {
-    if (counters != nullptr)
-        tier_rows_ = std::make_unique<CounterRowSink>(nvtx_rows_, *counters, row.id, row.started_monotonic);
-    else if (row.tier != to_text(Tier::t0))
-        tier_rows_ =
+    if (is_traced(row))
+        gpu_rows_ =
             std::make_unique<GpuRowSink>(nvtx_rows_, gpu_session(), ids, row.id, row.started_monotonic);
     phases_.set_range_sink(listeners_.sink());
 }
 
 void RunTelemetry::finish() {
-    if (tier_rows_) tier_rows_->finish();
+    if (gpu_rows_) gpu_rows_->finish();
     nvtx_rows_.finish();
 }
 

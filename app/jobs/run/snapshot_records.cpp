@@ -95,7 +95,6 @@ void push_loose_rows(const Snapshot& snapshot, const CoveredRows& covered, RowId
     push_each(rows_of_run<CounterRow>(snapshot.counters, run_id));
     push_block(rows_of_run<NvtxRangeRow>(snapshot.nvtx_ranges, run_id));
     push_block(rows_of_run<GpuOpRow>(snapshot.gpu_ops, run_id));
-    push_block(rows_of_run<GpuCounterRow>(snapshot.gpu_counters, run_id));
 }
 
 std::shared_ptr<const Vocab> find_vocab(const Snapshot& snapshot, RowId id) {

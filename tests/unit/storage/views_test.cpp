@@ -69,31 +69,6 @@ TEST_P(ViewsAndQueries, PhaseTablesAgree) {
     }
 }
 
-TEST_P(ViewsAndQueries, GpuCountersAgree) {
-    const ScratchFolder folder;
-    const std::string path = folder.file("a.dscope");
-    write_all(path, RandomCapture(static_cast<std::uint64_t>(GetParam()), {2, 3, 20, 1, true}).records());
-    const auto loaded = require(load_capture(path));
-    const storage::Database db = open_plain(path);
-    for (const RowId run : {1, 2}) {
-        const auto expected = gpu_counter_stats(*loaded, run);
-        ASSERT_EQ(expected.size(), 1u);
-        EXPECT_EQ(expected[0].count, 17) << "three steps are excluded";
-        storage::Statement row = db.prepare(
-            "SELECT n, total, per_step, needed_bytes, (SELECT sum(v.bytes) FROM v_step_phase v JOIN step t "
-            "ON t.id = v.step_id WHERE v.run_id = ?1 AND t.excluded IS NULL AND v.phase_id = 4) FROM "
-            "v_gpu_counter WHERE run_id = ?1 AND phase = 'head' AND name = 'dram__bytes_read.sum'");
-        ASSERT_TRUE(row) << db.message();
-        row.bind(1, run);
-        ASSERT_EQ(row.step(), SQLITE_ROW);
-        EXPECT_EQ(row.integer(0), expected[0].count);
-        expect_same(row.real(1), expected[0].total, "total");
-        expect_same(row.real(2), expected[0].per_step(), "per step");
-        EXPECT_EQ(row.integer(3), row.integer(4));
-        EXPECT_GT(row.integer(3), 0);
-    }
-}
-
 /// Full references of every kind, by seed: driving, in another run of the same or other prompts, self-paced,
 /// aligned, calibrating. Shadow rows exist with and without a round.
 void vary(std::vector<Record>& records, int seed) {

@@ -65,7 +65,7 @@ TEST_F(EngineHostTest, RecordsTheRunItReports) {
     EXPECT_EQ(row.precision, "f32");
     EXPECT_EQ(row.threads, 1);
     ASSERT_NE(snapshot->vocab(row.vocab_id), nullptr);
-    EXPECT_EQ(snapshot->token_text(row, 4), "\\x01");
+    EXPECT_EQ(snapshot->vocab(row.vocab_id)->rows[4].text, "\\x01");
 
     ASSERT_EQ(report.prompts.size(), 1u);
     const PromptOutcome& outcome = report.prompts[0].outcome;

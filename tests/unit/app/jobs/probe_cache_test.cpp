@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "capture/machine_facts.h"
+#include "capture/run_setting.h"
 #include "profiler/machine/machine.h"
 #include "tests/support/scratch_folder.h"
 
