@@ -7,8 +7,6 @@ namespace draftscope::kernels {
 
 /// y = silu(gate) * up, all [M, F]; y may alias gate or up.
 void silu_mul(Exec& exec, Rows<const float> gate, Rows<const float> up, Rows<float> y);
-/// y += x, both [M, D].
-void add(Exec& exec, Rows<const float> x, Rows<float> y);
 /// Rounds each value to the nearest bf16 (ties to even), in place. Drafter features are bf16, in live
 /// decoding and in recordings.
 void cast_to_bf16(Exec& exec, Rows<float> x);

@@ -37,7 +37,6 @@
     SINGLE(matmul_topk, MatmulTopKOp)                              \
     SINGLE(topk_set, TopKSetOp)                                    \
     SINGLE(matmul_topk_set, MatmulTopKSetOp)                       \
-    SINGLE(bucket_top_m, BucketTopMOp)                             \
     /* sampling.h */                                               \
     SINGLE(mask_top_k_top_p, TopKTopPMaskOp)                       \
     SINGLE(sample, SampleOp)                                       \

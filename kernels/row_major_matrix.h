@@ -32,7 +32,7 @@ class RowMajorMatrix {
     }
     std::size_t row_bytes() const { return row_bytes_; }  ///< bytes that reading one row moves
     /// Row `row` in host memory, in the layout of kernels/cpu/matmul/row_layout.h.
-    const std::byte* row(int row) const { return data_.get() + row_offset(row, row_bytes_); }
+    const std::byte* row(int row) const { return data_.get() + numel(row, row_bytes_); }
 
   private:
     struct Free {

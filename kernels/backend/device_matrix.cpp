@@ -23,7 +23,7 @@ const float* contiguous(Rows<const float> from, std::vector<float>& scratch) {
     const auto cols = static_cast<std::size_t>(from.cols);
     scratch.resize(numel(from.rows, cols));
     for (int r = 0; r < from.rows; ++r)
-        std::memcpy(scratch.data() + row_offset(r, cols), from.row_data(r), cols * sizeof(float));
+        std::memcpy(scratch.data() + numel(r, cols), from.row_data(r), cols * sizeof(float));
     return scratch.data();
 }
 
@@ -38,7 +38,7 @@ void download_rows(Backend& backend, const float* from, Rows<float> to, int cols
     backend.download(scratch.data(), from, count * sizeof(float));
     (void)backend.synchronize();
     for (int r = 0; r < to.rows; ++r)
-        std::memcpy(to.row_data(r), scratch.data() + row_offset(r, cols),
+        std::memcpy(to.row_data(r), scratch.data() + numel(r, cols),
                     static_cast<std::size_t>(cols) * sizeof(float));
 }
 
@@ -90,12 +90,12 @@ Matrix DeviceMatrixAccess::pack(Exec& exec, Backend& backend, int n, int k, RowS
             std::vector<float> values(static_cast<std::size_t>(k));
             for (int r = part; r < rows; r += exec.threads()) {
                 source(first + r, values.data());
-                half_t* out = packed.data() + row_offset(r, stride);
+                half_t* out = packed.data() + numel(r, stride);
                 std::transform(values.begin(), values.end(), out, round);
             }
         });
         const std::lock_guard lock(backend.submit_mutex());
-        backend.upload(to + row_offset(first, stride), packed.data(),
+        backend.upload(to + numel(first, stride), packed.data(),
                        static_cast<std::size_t>(rows) * stride * sizeof(half_t));
     }
     return matrix;
@@ -114,7 +114,7 @@ std::optional<Matrix> DeviceMatrixAccess::pack_random(Backend& backend, int k,
     auto* to = matrix.device_data_.as<half_t>();
     for (const RandomRows& part : parts) {
         if (!backend.fill_random(to, part.rows, k, part.values)) return std::nullopt;
-        to += row_offset(part.rows, static_cast<std::size_t>(matrix.on_device_.stride));
+        to += numel(part.rows, static_cast<std::size_t>(matrix.on_device_.stride));
     }
     return matrix;
 }
@@ -188,7 +188,7 @@ void DeviceMatrixAccess::unpack_row(const Matrix& from, int row, std::span<float
     const std::lock_guard lock(from.backend_->submit_mutex());
     const auto stride = static_cast<std::size_t>(from.on_device_.stride);
     std::vector<half_t> packed(stride);
-    from.backend_->download(packed.data(), from.on_device_.data + row_offset(row, stride),
+    from.backend_->download(packed.data(), from.on_device_.data + numel(row, stride),
                             stride * sizeof(half_t));
     (void)from.backend_->synchronize();
     std::transform(packed.begin(), packed.begin() + from.k_, out.begin(),

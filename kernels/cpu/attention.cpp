@@ -92,7 +92,7 @@ class Call {
             attend(first, kv_head, chunk, weights, partials, per_query);
         }
         for (int q = first; q < tile_end(first); ++q) {
-            join(queries_[q], kv_head, partials + row_offset(q - first, per_query));
+            join(queries_[q], kv_head, partials + numel(q - first, per_query));
         }
     }
 
@@ -118,15 +118,14 @@ class Call {
                 const std::int64_t held = positions_in(chunk);
                 for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head, before += held) {
                     if ((2 * before + held) * threads / (2 * positions_ * shape_.kv_heads) != part) continue;
-                    float* head = partials + row_offset(kv_head, per_head);
+                    float* head = partials + numel(kv_head, per_head);
                     for (int first = 0; first < count; first += tile_queries) {
-                        attend(first, kv_head, chunk, weights, head + row_offset(first, per_query),
-                               per_query);
+                        attend(first, kv_head, chunk, weights, head + numel(first, per_query), per_query);
                     }
                     if (std::atomic_ref(chunks_left[kv_head]).fetch_sub(1, std::memory_order_acq_rel) > 1)
                         continue;
                     for (int q = 0; q < count; ++q) {
-                        join(queries_[q], kv_head, head + row_offset(q, per_query));
+                        join(queries_[q], kv_head, head + numel(q, per_query));
                     }
                 }
             }
@@ -227,7 +226,7 @@ class Call {
                 tail_begin == end ? std::span<const std::int32_t>()
                                   : query.ancestor_slots.subspan(tail_begin - query.prefix, end - tail_begin);
             piece.weights = weights + static_cast<std::ptrdiff_t>(count) * group_ * attention_chunk;
-            piece.partials = partials + row_offset(q - first, per_query) + partial_floats(chunk);
+            piece.partials = partials + numel(q - first, per_query) + partial_floats(chunk);
             ++count;
         }
         // Adjacent queries of one sequence share its keys and values.

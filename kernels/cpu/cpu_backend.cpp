@@ -423,7 +423,7 @@ void CpuBackend::compact(std::span<const CompactOp> ops) {
             for (int layer = 0; layer < op.planes / 2; ++layer) {
                 move_key(op.cache.type, op.width, const_cast<half_t*>(op.cache.keys(layer)), from, to);
                 auto* values = reinterpret_cast<std::byte*>(const_cast<half_t*>(op.cache.values(layer)));
-                std::memcpy(values + row_offset(to, bytes), values + row_offset(from, bytes), bytes);
+                std::memcpy(values + numel(to, bytes), values + numel(from, bytes), bytes);
             }
         }
     }

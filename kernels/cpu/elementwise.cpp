@@ -20,14 +20,6 @@ void silu_mul(Exec& exec, Rows<const float> gate, Rows<const float> up, Rows<flo
     });
 }
 
-void add(Exec& exec, Rows<const float> x, Rows<float> y) {
-    assert(x.rows == y.rows && x.cols == y.cols);
-    const RowKernels& kernels = row_kernels(exec);
-    split_range(exec, y.rows, std::int64_t{y.rows} * y.cols, [&](int, int begin, int end) {
-        for (int r = begin; r < end; ++r) kernels.add(x.row_data(r), y.cols, y.row_data(r));
-    });
-}
-
 void cast_to_bf16(Exec& exec, Rows<float> x) {
     const RowKernels& kernels = row_kernels(exec);
     split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int, int begin, int end) {

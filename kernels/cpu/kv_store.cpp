@@ -41,7 +41,7 @@ void store_key(const Exec& exec, KvType type, const float* key, int width, int s
 
 void prefetch_key(KvType type, int width, int slot, void* keys) {
     const std::size_t block = key_at(width, key_lanes, 0) * bytes_per_value(type);
-    auto* lines = static_cast<std::byte*>(keys) + row_offset(slot / key_lanes, block);
+    auto* lines = static_cast<std::byte*>(keys) + numel(slot / key_lanes, block);
     for (std::size_t at = 0; at < block; at += 64) __builtin_prefetch(lines + at, 1, 3);
 }
 

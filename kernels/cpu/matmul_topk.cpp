@@ -84,7 +84,7 @@ class LogitsChunks {
     void fetch(int block) const {
         const std::size_t bytes = block_bytes(packing_.precision, work_.k);
         for (std::size_t line = 0; line < bytes; line += weight_line)
-            __builtin_prefetch(work_.weights + row_offset(block, bytes) + line, 0, 2);
+            __builtin_prefetch(work_.weights + numel(block, bytes) + line, 0, 2);
     }
 
     /// Writes blocks [first, first + count) to y [M, stride].

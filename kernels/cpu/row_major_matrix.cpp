@@ -20,7 +20,7 @@ struct BlockAddress {
         const std::size_t b = block;
         const std::size_t size = block_bytes(packing.precision, k);
         values = reinterpret_cast<const std::uint32_t*>(data + b * size);
-        scales = reinterpret_cast<const std::uint16_t*>(data + row_offset(ceil_div(n, lanes), size) +
+        scales = reinterpret_cast<const std::uint16_t*>(data + numel(ceil_div(n, lanes), size) +
                                                         b * scale_bytes(packing, k));
     }
     const std::uint32_t* values;
@@ -80,7 +80,7 @@ RowMajorMatrix RowMajorMatrix::make(Exec& exec, const Matrix& matrix) {
         exec, ceil_div(store.n_, lanes), std::int64_t{store.n_} * store.k_, [&](int, int begin, int end) {
             for (int row = begin * lanes; row < std::min(end * lanes, store.n_); ++row) {
                 const BlockAddress from(matrix.data(), store.packing_, store.n_, store.k_, row / lanes);
-                std::byte* to = store.data_.get() + row_offset(row, store.row_bytes_);
+                std::byte* to = store.data_.get() + numel(row, store.row_bytes_);
                 const std::size_t lane = row % lanes;
                 for (std::size_t g = 0; g < shape.groups; ++g)
                     std::memcpy(to + 4 * g, &from.values[g * lanes + lane], 4);

@@ -114,8 +114,8 @@ void select_topk(Exec& exec, const TopKOp& op) {
     for (int end = op.rows; end > 0; end -= rows_at_once) {
         const int first = std::max(0, end - rows_at_once), count = end - first;
         const Rows<const float> rows = logits.slice(first, count);
-        std::int32_t* ids = op.ids + row_offset(first, op.k);
-        float* values = op.values + row_offset(first, op.k);
+        std::int32_t* ids = op.ids + numel(first, op.k);
+        float* values = op.values + numel(first, op.k);
         if (op.k == 1) {
             argmax(exec, rows, std::span(ids, count));
             for (int i = 0; i < count; ++i) values[i] = rows.row_data(i)[ids[i]];
@@ -135,7 +135,7 @@ void mask_top_k_top_p(Exec& exec, const TopKTopPMaskOp& op, SampleScratch& scrat
     const int width = few ? limit : std::min(limit, initial_top_k);
     find_best(exec, logits, width, scratch.best, scratch);
     const auto kept_of = [&](int r) {
-        const std::span<const std::int32_t> best(scratch.best.data() + row_offset(r, width), width);
+        const std::span<const std::int32_t> best(scratch.best.data() + numel(r, width), width);
         if (op.top_p >= 1.0) return best;
         const RowWeights row(logits.row(r), scratch.tops[r], sums.row(r), op.inv_temperature);
         const double sum = limit == width ? row.total(best) : row.total();

@@ -24,19 +24,19 @@ void topk_by_heaps(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> id
     split_range(exec, x.rows * segments, operations, [&](int, int begin, int end) {
         // One heap for all segments of a row on this thread: the fuller it is, the fewer values exceed its
         // minimum.
-        std::fill(heaps + row_offset(begin, k), heaps + row_offset(end, k), std::uint64_t{0});
+        std::fill(heaps + numel(begin, k), heaps + numel(end, k), std::uint64_t{0});
         for (int item = begin; item < end;) {
             const int row = item / segments;
             const int last = std::min((row + 1) * segments, end);
             const int first = item % segments * segment;
-            BestKeys best{heaps + row_offset(item, k), k};
+            BestKeys best{heaps + numel(item, k), k};
             best.add(kernels, x.row_data(row) + first, first,
                      std::min((last - row * segments) * segment, x.cols) - first);
             item = last;
         }
     });
     for (int r = 0; r < x.rows; ++r) {
-        write_best(heaps + row_offset(r, per_row), static_cast<int>(per_row), k, ids.row_data(r),
+        write_best(heaps + numel(r, per_row), static_cast<int>(per_row), k, ids.row_data(r),
                    values.row_data(r));
     }
 }
@@ -163,7 +163,7 @@ void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out) {
         }
     });
     for (int r = 0; r < x.rows; ++r) {
-        const SumPart* row = parts + row_offset(r, segments);
+        const SumPart* row = parts + numel(r, segments);
         out[r] = join_sums(row, segments);
     }
 }

@@ -125,14 +125,4 @@ constexpr std::size_t router_scratch_bytes(int rows, int n, int k) {
                8;
 }
 
-/// Selects the m largest columns of each bucket, an approximate top-k for routers. Bucket b holds the columns
-/// c with c % buckets == b. The order is descending, ties to the lower column; a bucket with fewer columns is
-/// filled with -1. The result includes every column of rank <= m.
-struct BucketTopMOp {
-    const float* scores = nullptr;
-    std::int64_t stride = 0;
-    int rows = 0, columns = 0, buckets = 0, m = 0;
-    std::int32_t* ids = nullptr;  ///< [rows, buckets * m], one bucket after another
-};
-
 }  // namespace draftscope::kernels

@@ -13,8 +13,8 @@
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
-#include "kernels/norm.h"
 #include "kernels/topk.h"
+#include "tests/support/row_ops.h"
 
 /// Times the kernels at the shapes of SmolLM2-135M (30 layers, d 576, ffn 1536, 9/3 heads of 64, V 49152).
 /// `bytes_per_second` counts the weights, or keys and values, that are read. Inputs are never zeros, and

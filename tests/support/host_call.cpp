@@ -47,8 +47,8 @@ void HostCall::begin(LmHead& head, int level, Rows<const float> embeddings, Rows
     HeadCall call = make_call(head, level, rows, max_candidates, states);
     inputs_.resize(numel(rows, 2 * d));
     for (int r = 0; r < rows; ++r) {
-        std::copy_n(embeddings.row_data(r), d, inputs_.data() + row_offset(r, 2 * d));
-        std::copy_n(hiddens.row_data(r), d, inputs_.data() + row_offset(r, 2 * d) + d);
+        std::copy_n(embeddings.row_data(r), d, inputs_.data() + numel(r, 2 * d));
+        std::copy_n(hiddens.row_data(r), d, inputs_.data() + numel(r, 2 * d) + d);
     }
     if (head.needs().inputs) call.inputs = inputs_.data();
     head.begin(call);
@@ -60,7 +60,7 @@ void HostCall::run(LmHead& head, HeadCall& call, Rows<const float> hidden) {
     const int stride = kernels::padded_columns(hidden.cols);
     x_.resize(numel(hidden.rows, stride));
     for (int r = 0; r < hidden.rows; ++r)
-        std::copy_n(hidden.row_data(r), hidden.cols, x_.data() + row_offset(r, stride));
+        std::copy_n(hidden.row_data(r), hidden.cols, x_.data() + numel(r, stride));
     call.x = reinterpret_cast<const kernels::half_t*>(x_.data());
     ids_.resize(numel(call.rows, call.k));
     logits_.resize(numel(call.rows, call.k));

@@ -69,7 +69,7 @@ VerifiedTree verify_tree(kernels::Backend& backend, const AcceptanceRule& rule, 
         EXPECT_TRUE(!certain || step.use_certain_drafts());
         EXPECT_TRUE(answers.begin(backend, logits.cols, query, step));
         for (int r = 0; r < logits.rows; ++r)
-            backend.upload(answers.data() + row_offset(r, logits.cols), logits.row_data(r),
+            backend.upload(answers.data() + numel(r, logits.cols), logits.row_data(r),
                            logits.cols * sizeof(float));
         EXPECT_TRUE(answers.enqueue_answers(step));
         step.enqueue_download();

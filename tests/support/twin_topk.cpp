@@ -135,20 +135,4 @@ void TwinDevice::run(const MatmulTopKSetOp& op) {
     topk_set({product.y, n, op.rows, n, op.k, op.ids});
 }
 
-void TwinDevice::run(const BucketTopMOp& op) {
-    note("striped", op.scores, op.stride, op.rows, op.columns, op.buckets, op.m, op.ids);
-    for (int m = 0; m < op.rows; ++m) {
-        const float* scores = row(op.scores, m * op.stride, size(op.columns), "scores");
-        for (int b = 0; b < op.buckets; ++b) {
-            std::vector<int> mine;
-            for (int c = b; c < op.columns; c += op.buckets) mine.push_back(c);
-            std::sort(mine.begin(), mine.end(),
-                      [&](int x, int y) { return better(scores[x], x, scores[y], y); });
-            std::int32_t* ids =
-                row(op.ids, (std::int64_t{m} * op.buckets + b) * op.m, size(op.m), "bucket ids");
-            for (int i = 0; i < op.m; ++i) ids[i] = i < static_cast<int>(mine.size()) ? mine[size(i)] : -1;
-        }
-    }
-}
-
 }  // namespace draftscope::testing

@@ -4,8 +4,8 @@
 
 #include "base/numel.h"
 #include "kernels/device_array.h"
-#include "kernels/norm.h"
 #include "kernels_test_util.h"
+#include "tests/support/row_ops.h"
 
 /// The CPU as a device: its fused ops equal the separate ones, and its ops follow the contracts of
 /// kernels/ops.
@@ -352,10 +352,10 @@ TEST(CpuBackend, FindsColumnsOfAUnionByItsIndex) {
 
 TEST(CpuBackend, NamesAnOpThatItLacks) {
     auto exec = make_cpu_exec(1);
-    exec->backend().bucket_top_m({});
+    exec->backend().gather({});
     const Status status = exec->backend().synchronize();
     ASSERT_FALSE(status.ok());
-    EXPECT_NE(status.error().message.find("bucket_top_m"), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find("gather"), std::string::npos) << status.error().message;
 }
 
 }  // namespace

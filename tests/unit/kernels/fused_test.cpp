@@ -2,8 +2,8 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
-#include "kernels/norm.h"
 #include "kernels_test_util.h"
+#include "tests/support/row_ops.h"
 
 namespace draftscope::kernels {
 namespace {

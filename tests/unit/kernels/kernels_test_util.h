@@ -51,8 +51,8 @@ inline constexpr Packing packings[] = {{Precision::f32, false},
 /// A dense row-major table that owns its numbers.
 struct Table {
     Table(int rows_in, int cols_in) : rows(rows_in), cols(cols_in), data(numel(rows_in, cols_in)) {}
-    float* row(int r) { return data.data() + row_offset(r, cols); }
-    const float* row(int r) const { return data.data() + row_offset(r, cols); }
+    float* row(int r) { return data.data() + numel(r, cols); }
+    const float* row(int r) const { return data.data() + numel(r, cols); }
     float at(int r, int c) const { return row(r)[c]; }
     Rows<float> view() { return Rows<float>(data.data(), rows, cols); }
     Rows<const float> view() const { return Rows<const float>(data.data(), rows, cols); }

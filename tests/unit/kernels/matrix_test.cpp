@@ -95,11 +95,10 @@ TEST(Matrix, Bf16RowsOfAFileArePackedAsTheyAreAtAnyAlignment) {
         for (int r = 0; r < n; ++r) {
             for (int c = 0; c < k; ++c) {
                 const std::uint16_t value = to_bf16(w.at(r, c));
-                std::memcpy(&file[1 + row_offset(r, row_bytes) + 2 * static_cast<std::size_t>(c)], &value, 2);
+                std::memcpy(&file[1 + numel(r, row_bytes) + 2 * static_cast<std::size_t>(c)], &value, 2);
             }
         }
-        const Matrix stored =
-            pack_bf16(*exec, n, k, [&](int r) { return &file[1 + row_offset(r, row_bytes)]; });
+        const Matrix stored = pack_bf16(*exec, n, k, [&](int r) { return &file[1 + numel(r, row_bytes)]; });
         EXPECT_TRUE(same_bytes(stored, pack_table(*exec, Precision::bf16, w)));
     }
 }

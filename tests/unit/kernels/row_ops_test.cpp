@@ -1,9 +1,10 @@
+#include "tests/support/row_ops.h"
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
 #include "kernels/elementwise.h"
-#include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "kernels_test_util.h"
 
