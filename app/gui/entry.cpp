@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "app/gui/shell/app.h"
-#include "app/gui/shell/backend.h"
+#include "app/gui/shell/display.h"
 #include "app/gui/shell/imgui_frame.h"
 #include "app/gui/shell/layout.h"
 #include "app/gui/shell/png.h"
@@ -52,16 +52,16 @@ class Contexts {
     std::string ini_;
 };
 
-void compute_frame(App& app, Backend& backend) {
-    backend.new_frame();
+void compute_frame(App& app, Display& display) {
+    display.new_frame();
     new_imgui_frame();
     app.frame();
     ImGui::Render();
 }
 
-void draw_frame(App& app, Backend& backend) {
-    compute_frame(app, backend);
-    backend.present(ImGui::GetDrawData(), app.colours().ground);
+void draw_frame(App& app, Display& display) {
+    compute_frame(app, display);
+    display.present(ImGui::GetDrawData(), app.colours().ground);
 }
 
 bool is_busy(const App& app) {
@@ -98,12 +98,12 @@ void wait_for_files(App& app, const GuiOptions& options) {
 /// The first frames request the files or the demo.
 Status take_screenshot(Controller& controller, const GuiOptions& options) {
     const Contexts contexts("");
-    DS_ASSIGN(const std::unique_ptr<Backend> backend, make_offscreen_backend(options.width, options.height));
+    DS_ASSIGN(const std::unique_ptr<Display> display, make_offscreen_display(options.width, options.height));
     App app(controller, options);
     const auto draw = [&](int frames) {
         for (int i = 0; i < frames; ++i) {
             app.prepare(1.0f);
-            draw_frame(app, *backend);
+            draw_frame(app, *display);
         }
     };
     const TimeNs ready_by = monotonic_ns() + max_startup_ns;
@@ -114,7 +114,7 @@ Status take_screenshot(Controller& controller, const GuiOptions& options) {
     draw(first_frames);  // panels request slow jobs such as a comparison
     wait_for_files(app, options);
     draw(std::max(options.frames, first_frames));
-    DS_ASSIGN(const Image image, backend->read_pixels());
+    DS_ASSIGN(const Image image, display->read_pixels());
     if (!app.status().error.empty()) return failed("{}", app.status().error);
     return write_png(options.screenshot, image);
 }
@@ -155,36 +155,36 @@ Status window_loop(Controller& controller, GuiOptions options) {
     const std::string folder = config_folder();
     const Contexts contexts(folder.empty() ? "" : folder + "/layout.ini");
     if (!folder.empty()) options.settings_file = folder + "/settings.json";
-    DS_ASSIGN(const std::unique_ptr<Backend> backend,
-              make_window_backend(options.width, options.height, "Draftscope"));
+    DS_ASSIGN(const std::unique_ptr<Display> display,
+              make_window_display(options.width, options.height, "Draftscope"));
     App app(controller, options);
     StateDump dump;
     FramePace pace;
     std::uint64_t seen_input = 0;
     std::string title;
     while (!app.wants_quit()) {
-        backend->wait(pace.wait(is_busy(app), app.seconds_to_change()));
-        const bool input = backend->input_count() != seen_input;
-        seen_input = backend->input_count();
-        const bool close = backend->wants_close();
+        display->wait(pace.wait(is_busy(app), app.seconds_to_change()));
+        const bool input = display->input_count() != seen_input;
+        seen_input = display->input_count();
+        const bool close = display->wants_close();
         if (close) {
-            backend->cancel_close();
+            display->cancel_close();
             app.perform(ActionId::quit);
         }
-        if (app.prepare(backend->content_scale()) || input || close) pace.change();
-        if (backend->minimised()) backend->wait(idle_seconds);
+        if (app.prepare(display->content_scale()) || input || close) pace.change();
+        if (display->minimised()) display->wait(idle_seconds);
         constexpr double never = std::numeric_limits<double>::infinity();
         const bool due = input || (pace.is_pending() && pace.wait(is_busy(app), never) <= 0);
-        if (!due || backend->minimised()) continue;
+        if (!due || display->minimised()) continue;
         const TimeNs start = monotonic_ns();
         dump.before_frame();
-        compute_frame(app, *backend);
+        compute_frame(app, *display);
         dump.after_frame(app);
         if (pace.computed(start)) {
-            backend->present(ImGui::GetDrawData(), app.colours().ground);
+            display->present(ImGui::GetDrawData(), app.colours().ground);
             pace.shown();
         }
-        if (std::string wanted = app.title(); wanted != title) backend->set_title(title = std::move(wanted));
+        if (std::string wanted = app.title(); wanted != title) display->set_title(title = std::move(wanted));
     }
     return {};
 }

@@ -11,7 +11,7 @@
 #include "app/gui/entry.h"
 #include "app/gui/models/selection.h"
 #include "app/gui/panels/panel.h"
-#include "app/gui/shell/backend.h"
+#include "app/gui/shell/display.h"
 #include "app/gui/shell/png.h"
 #include "app/gui/shell/theme.h"
 #include "base/did_you_mean.h"
@@ -211,7 +211,7 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
     DS_ASSIGN(const std::vector<std::string> files, target_files(wanted, options.out));
 
     const PlotContexts contexts;
-    DS_ASSIGN(const std::unique_ptr<Backend> backend, make_offscreen_backend(options.width, options.height));
+    DS_ASSIGN(const std::unique_ptr<Display> display, make_offscreen_display(options.width, options.height));
     Style style;
     load_fonts(style, find_assets());
     apply_theme(style, options.theme == "light" ? ThemeId::light : ThemeId::dark,
@@ -235,15 +235,15 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
                                         ? sweep_subtitle(*options.sweeps.front())
                                         : subtitle(*snapshot.run(run), *wanted[i], snapshot, round);
         for (int frame = 0; frame < frames_until_settled; ++frame) {
-            backend->new_frame();
+            display->new_frame();
             ImGui::NewFrame();
             style.em = ImGui::GetFontSize();
             ui.fit_requested = frame == 1;
             draw_plot(*wanted[i], caption, context);
             ImGui::Render();
-            backend->present(ImGui::GetDrawData(), style.colours.ground);
+            display->present(ImGui::GetDrawData(), style.colours.ground);
         }
-        DS_ASSIGN(Image image, backend->read_pixels());
+        DS_ASSIGN(Image image, display->read_pixels());
         images.push_back(std::move(image));
     }
     DS_TRY(write_pictures(files, images, options.out));

@@ -3,7 +3,7 @@
 #include <imgui.h>
 #include <imgui_impl_opengl3.h>
 
-#include "app/gui/shell/backend.h"
+#include "app/gui/shell/display.h"
 #include "app/gui/shell/gl_pixels.h"
 
 namespace draftscope {
@@ -46,9 +46,9 @@ Status create(EglContext& egl) {
     return {};
 }
 
-class OffscreenBackend final : public Backend {
+class OffscreenDisplay final : public Display {
   public:
-    OffscreenBackend(std::unique_ptr<EglContext> egl, int width, int height)
+    OffscreenDisplay(std::unique_ptr<EglContext> egl, int width, int height)
         : egl_(std::move(egl)), width_(width), height_(height) {
         glGenTextures(1, &texture_);
         glBindTexture(GL_TEXTURE_2D, texture_);
@@ -59,7 +59,7 @@ class OffscreenBackend final : public Backend {
         glFramebufferTexture2D(GL_FRAMEBUFFER, GL_COLOR_ATTACHMENT0, GL_TEXTURE_2D, texture_, 0);
         ImGui_ImplOpenGL3_Init("#version 130");
     }
-    ~OffscreenBackend() override {
+    ~OffscreenDisplay() override {
         ImGui_ImplOpenGL3_Shutdown();
         glDeleteFramebuffers(1, &framebuffer_);
         glDeleteTextures(1, &texture_);
@@ -90,15 +90,15 @@ class OffscreenBackend final : public Backend {
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> make_offscreen_backend(int width, int height) {
+Result<std::unique_ptr<Display>> make_offscreen_display(int width, int height) {
     if (width < 64 || height < 64 || width > 16384 || height > 16384)
         return bad_input("picture size {}x{}: each side must be between 64 and 16384 pixels", width, height);
     auto egl = std::make_unique<EglContext>();
     DS_TRY(create(*egl));
-    auto backend = std::make_unique<OffscreenBackend>(std::move(egl), width, height);
-    if (!backend->complete())
+    auto display = std::make_unique<OffscreenDisplay>(std::move(egl), width, height);
+    if (!display->complete())
         return failed("off-screen rendering: no framebuffer of {}x{} pixels", width, height);
-    return std::unique_ptr<Backend>(std::move(backend));
+    return std::unique_ptr<Display>(std::move(display));
 }
 
 }  // namespace draftscope

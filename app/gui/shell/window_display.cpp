@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "app/gui/entry.h"
-#include "app/gui/shell/backend.h"
+#include "app/gui/shell/display.h"
 #include "app/gui/shell/gl_pixels.h"
 
 namespace draftscope {
@@ -22,9 +22,9 @@ void remember_error(int, const char* text) {
     last_glfw_error = text;
 }
 
-class GlfwBackend final : public Backend {
+class WindowDisplay final : public Display {
   public:
-    explicit GlfwBackend(GLFWwindow* window) : window_(window) {
+    explicit WindowDisplay(GLFWwindow* window) : window_(window) {
         glfwSetWindowUserPointer(window_, this);
         glfwMakeContextCurrent(window_);
         glfwSwapInterval(1);
@@ -41,7 +41,7 @@ class GlfwBackend final : public Backend {
         ImGui_ImplOpenGL3_Init("#version 130");
         set_open(true);
     }
-    ~GlfwBackend() override {
+    ~WindowDisplay() override {
         set_open(false);
         ImGui_ImplOpenGL3_Shutdown();
         ImGui_ImplGlfw_Shutdown();
@@ -87,7 +87,7 @@ class GlfwBackend final : public Backend {
         window_open = open;
     }
     static void count(GLFWwindow* window) {
-        ++static_cast<GlfwBackend*>(glfwGetWindowUserPointer(window))->input_count_;
+        ++static_cast<WindowDisplay*>(glfwGetWindowUserPointer(window))->input_count_;
     }
     GLFWwindow* window_;
     std::uint64_t input_count_ = 0;
@@ -95,7 +95,7 @@ class GlfwBackend final : public Backend {
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> make_window_backend(int width, int height, const std::string& title) {
+Result<std::unique_ptr<Display>> make_window_display(int width, int height, const std::string& title) {
     glfwSetErrorCallback(remember_error);
     if (glfwInit() == 0)
         return failed(
@@ -110,7 +110,7 @@ Result<std::unique_ptr<Backend>> make_window_backend(int width, int height, cons
         glfwTerminate();
         return failed("cannot open the window: {} (OpenGL 3.0 is required)", why);
     }
-    return std::unique_ptr<Backend>(std::make_unique<GlfwBackend>(window));
+    return std::unique_ptr<Display>(std::make_unique<WindowDisplay>(window));
 }
 
 bool display_available() {

@@ -18,9 +18,9 @@ struct Image {
     std::vector<std::uint8_t> rgb;  ///< top row first, 3 bytes per pixel
 };
 
-class Backend {
+class Display {
   public:
-    virtual ~Backend() = default;
+    virtual ~Display() = default;
     /// Waits for input, wake_gui() or the timeout. With 0 it returns at once.
     virtual void wait(double seconds) = 0;
     /// Sets ImGui's input and display size for the next frame.
@@ -38,8 +38,8 @@ class Backend {
 };
 
 /// Makes a GLFW window with OpenGL 3. ImGui's context must exist. Returns an error without a display.
-Result<std::unique_ptr<Backend>> make_window_backend(int width, int height, const std::string& title);
+Result<std::unique_ptr<Display>> make_window_display(int width, int height, const std::string& title);
 /// Makes an EGL surfaceless framebuffer. It needs no display and works with a software renderer.
-Result<std::unique_ptr<Backend>> make_offscreen_backend(int width, int height);
+Result<std::unique_ptr<Display>> make_offscreen_display(int width, int height);
 
 }  // namespace draftscope
