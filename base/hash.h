@@ -19,7 +19,7 @@ inline std::uint64_t fnv1a(std::span<const std::byte> bytes, std::uint64_t hash 
 inline std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = fnv1a_start) {
     return fnv1a(std::as_bytes(std::span(text)), hash);
 }
-/// Returns a hash of the size of a file and of 64 samples of it, or of a small one's whole contents.
+/// Returns a hash of a file's size and 64 samples; of a small one, of all bytes.
 inline std::uint64_t sampled_hash(std::span<const std::byte> bytes) {
     constexpr std::size_t piece = 4096, pieces = 64;
     std::uint64_t hash = fnv1a(std::to_string(bytes.size()));

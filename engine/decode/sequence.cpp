@@ -38,7 +38,7 @@ void Sequence::store_features(kernels::Exec& exec, const ForwardOutput& forward,
         const std::size_t width = columns;
         to.resize(rows.size() * width);
         for (std::size_t i = 0; i < rows.size(); ++i)
-            std::memcpy(to.data() + i * width, from.data() + row_offset(first + rows[i], width),
+            std::memcpy(to.data() + i * width, from.data() + numel(first + rows[i], width),
                         width * sizeof(float));
         kernels::cast_to_dtype(exec, Rows<float>(to.data(), static_cast<int>(rows.size()), columns));
     };

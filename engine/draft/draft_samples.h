@@ -37,8 +37,8 @@ class DraftSamples {
     void add_uniforms(const GrowingTree& tree, int level, int nodes);
     void upload_uniforms(int level, std::span<GrowingTree* const> trees);
     void give_each_node_a_row(int level, std::span<GrowingTree* const> trees);
-    float* logits(int row) const { return logits_.data() + row_offset(row, columns_.stride); }
-    std::int32_t* tokens(int row) const { return tokens_.data() + row_offset(row, columns_.stride); }
+    float* logits(int row) const { return logits_.data() + numel(row, columns_.stride); }
+    std::int32_t* tokens(int row) const { return tokens_.data() + numel(row, columns_.stride); }
     /// Index at which a head stores a level's rows: after all others if one row serves several nodes.
     int stored_at(int level) const { return level > 0 && shared_ ? first_rows_.back() : first_rows_[level]; }
 

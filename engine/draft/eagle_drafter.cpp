@@ -269,15 +269,15 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
         const std::size_t values = numel(slice.rows, width);
         if (job.device_features != nullptr) {
             const auto cols = static_cast<int>(width);
-            copies_.push_back({job.device_features + row_offset(slice.first, width), cols, nullptr,
-                               slice.rows, cols, to, cols});
+            copies_.push_back(
+                {job.device_features + numel(slice.first, width), cols, nullptr, slice.rows, cols, to, cols});
         } else {
             const Rows<const float> mine =
                 (needs_hidden() ? job.new_hidden : job.new_aux).slice(slice.first, slice.rows);
             const bool whole = mine.stride == mine.cols;
             if (whole) backend.upload(to, mine.data, values * sizeof(float));
             for (int r = 0; !whole && r < mine.rows; ++r)
-                backend.upload(to + row_offset(r, width), mine.row_data(r), width * sizeof(float));
+                backend.upload(to + numel(r, width), mine.row_data(r), width * sizeof(float));
         }
         to += values;
     }
@@ -325,8 +325,8 @@ void EagleDrafter::remember_rows(std::span<const Slice> slices) const {
     int first = 0;
     for (const Slice& slice : slices) {
         EagleState& state = state_for(*slice.job);
-        state.remember(state.inputs, {layer.inputs() + row_offset(first, 2 * d), slice.rows, 2 * d});
-        state.remember(state.outputs, {layer.outputs() + row_offset(first, d), slice.rows, d});
+        state.remember(state.inputs, {layer.inputs() + numel(first, 2 * d), slice.rows, 2 * d});
+        state.remember(state.outputs, {layer.outputs() + numel(first, d), slice.rows, d});
         first += slice.rows;
     }
 }

@@ -62,7 +62,7 @@ void find_top_tokens(const RoundOutcome& outcome, std::span<const int> nodes, in
     ids.clear();
     for (const int node : nodes) {
         const auto first = answers.best_ids.begin() +
-                           static_cast<std::ptrdiff_t>(row_offset(outcome.first_row + node, answers.best));
+                           static_cast<std::ptrdiff_t>(numel(outcome.first_row + node, answers.best));
         ids.insert(ids.end(), first, first + k);
     }
 }
@@ -94,7 +94,7 @@ std::vector<NodeTopRow> top_rows(const RoundOutcome& outcome, int k) {
     std::vector<NodeTopRow> rows;
     rows.reserve(outcome.path.size() * k);
     for (const int node : outcome.path) {
-        const std::size_t first = row_offset(outcome.first_row + node, answers.best);
+        const std::size_t first = numel(outcome.first_row + node, answers.best);
         for (int rank = 0; rank < k; ++rank)
             rows.push_back({0, node, rank, answers.best_ids[first + rank],
                             target_probability(outcome.choices[node], outcome.sampling,
@@ -161,8 +161,7 @@ double covered_mass(const RoundOutcome& outcome, DraftVocab& active) {
         const bool restricted = active.restricted_ids(static_cast<int>(i)) != nullptr;
         sum +=
             restricted
-                ? std::min(static_cast<double>(answers.masses[row_offset(outcome.index, answers.width) + i]),
-                           1.0)
+                ? std::min(static_cast<double>(answers.masses[numel(outcome.index, answers.width) + i]), 1.0)
                 : 1.0;
     }
     return nodes == 0 ? 0.0 : sum / static_cast<double>(nodes);

@@ -40,7 +40,7 @@ void OverlapHead::propose(HeadCall& call) {
     for (const HeadSequence& sequence : call.sequences) {
         Kept kept{sequence.place, {}};
         for (int row = sequence.first_row; row < sequence.first_row + sequence.rows; ++row) {
-            const std::ptrdiff_t cell = row_offset(row, columns_.stride);
+            const std::ptrdiff_t cell = numel(row, columns_.stride);
             const TokenId* const tokens = columns_.own ? tokens_.data() + cell : inner.tokens;
             select(call, row, logits_.data() + cell, tokens, sizes_.data()[row]);
             if (row == sequence.first_row)
@@ -52,7 +52,7 @@ void OverlapHead::propose(HeadCall& call) {
 
 /// Stores the row's best token, ties to the lower one, and no further candidates: a chain takes one.
 void OverlapHead::select(HeadCall& call, int row, const float* logits, const TokenId* tokens, int size) {
-    const std::ptrdiff_t first = row_offset(row, call.k);
+    const std::ptrdiff_t first = numel(row, call.k);
     std::fill_n(call.ids + first, call.k, -1);
     std::fill_n(call.logits + first, call.k, -std::numeric_limits<float>::infinity());
     call.sums[row] = 0;

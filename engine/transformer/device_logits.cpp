@@ -214,7 +214,7 @@ void DeviceLogits::enqueue_masses(const TreeStep& step) {
         op.inv_temperature = sampled_ ? query_.scale : 1.0f;
         op.log_norm = floats(at_.log_norm);
         op.min_logit = min_logits();
-        op.out = floats(at_.masses) + row_offset(tree, width_);
+        op.out = floats(at_.masses) + numel(tree, width_);
         mass_ops_.push_back(op);
     }
     backend_->sum_set_probability(mass_ops_);
@@ -249,7 +249,7 @@ void DeviceLogits::collect(LogitsResult& out) {
     out.width = width_;
     take(out.masses, answers_, at_.masses, masses_ ? numel(trees_, width_) : 0);
     if (!masses_) return;
-    for (const int tree : no_sets_) std::fill_n(out.masses.begin() + row_offset(tree, width_), width_, 0.0f);
+    for (const int tree : no_sets_) std::fill_n(out.masses.begin() + numel(tree, width_), width_, 0.0f);
 }
 
 Rows<const float> DeviceLogits::rows(int first, int count) {

@@ -454,7 +454,7 @@ Status Target::Impl::add_trees(const TreesRequest& request, const TreeStep& step
             const int row = tree.first_row + n;
             std::span<const int> slots = no_slots;
             if (host)
-                slots = {rows.ancestor_slots + row_offset(row, rows.width),
+                slots = {rows.ancestor_slots + numel(row, rows.width),
                          static_cast<std::size_t>(rows.ancestor_counts[row])};
             batch.add_row(cache, committed + n, host ? rows.positions[row] : committed, committed, slots);
         }

@@ -194,7 +194,7 @@ bool TreeStep::use_certain_drafts() {
 }
 
 std::int32_t* TreeStep::path_of(int index) const {
-    return block_.as<std::int32_t>() + paths_at() + row_offset(index, path_cells());
+    return block_.as<std::int32_t>() + paths_at() + numel(index, path_cells());
 }
 const std::int32_t* TreeStep::device_path(int index) const {
     return path_of(index);
@@ -282,7 +282,7 @@ Status TreeStep::read_tree(int index, DraftTree& out) const {
 }
 
 std::span<const int> TreeStep::path(int index) const {
-    const std::int32_t* from = here_.data() + paths_at() + row_offset(index, path_cells());
+    const std::int32_t* from = here_.data() + paths_at() + numel(index, path_cells());
     return {from, static_cast<std::size_t>(from[rows_on_device_.width])};
 }
 

@@ -40,7 +40,7 @@ class TypicalRule final : public AcceptanceRule {
     void emit(const DraftTree& tree, const TreeLogits& logits, std::span<const int> path) const override {
         const LogitsResult& answers = logits.answers;
         for (int i = 0; i < tree.size(); ++i) {
-            const std::size_t at = row_offset(logits.first_row + i, answers.best);
+            const std::size_t at = numel(logits.first_row + i, answers.best);
             logits.emit(i, answers.best_ids[at], answers.best_logits[at]);
         }
         logits.emit_drafts(tree, path);
