@@ -92,14 +92,9 @@ class Backend : public DeviceMemory {
     virtual const DeviceInfo& info() const = 0;
     /// Returns whether this is the CPU. Its memory is the host's, ops run at once, and graphs are not kept.
     virtual bool is_host() const { return false; }
-    std::size_t activation_bytes() const { return is_host() ? sizeof(float) : sizeof(half_t); }
     /// Returns the address `count` activations after `first`.
-    half_t* advance(half_t* first, std::ptrdiff_t count) const {
-        return reinterpret_cast<half_t*>(reinterpret_cast<std::byte*>(first) +
-                                         count * static_cast<std::ptrdiff_t>(activation_bytes()));
-    }
-    const half_t* advance(const half_t* first, std::ptrdiff_t count) const {
-        return advance(const_cast<half_t*>(first), count);
+    Activations at(Activations first, std::ptrdiff_t count) const {
+        return is_host() ? Activations(first.floats + count) : Activations(first.halves + count);
     }
     /// Hold it while enqueuing ops that belong together (the engine's thread or a side stream's). A thread
     /// may hold it several times.
@@ -234,6 +229,20 @@ class DeviceBuffer {
     DeviceMemory* memory_ = nullptr;
     void* data_ = nullptr;
     std::size_t bytes_ = 0;
+};
+
+/// Memory for activations of a backend.
+class ActivationBuffer : public DeviceBuffer {
+  public:
+    /// Makes room for `count` activations. Returns false if out of memory.
+    bool reserve(Backend& backend, std::size_t count) {
+        is_float_ = backend.is_host();
+        return DeviceBuffer::reserve(backend, count * (is_float_ ? sizeof(float) : sizeof(half_t)));
+    }
+    operator Activations() const { return is_float_ ? Activations(as<float>()) : Activations(as<half_t>()); }
+
+  private:
+    bool is_float_ = false;
 };
 
 /// Creates the device of a CPU, whose ops run on the pool of `exec`. See Exec::backend().

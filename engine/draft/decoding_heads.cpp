@@ -1,10 +1,13 @@
 #include "engine/draft/decoding_heads.h"
 
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "base/numel.h"
 #include "engine/draft/grown_trees.h"
 #include "engine/draft/path_heads.h"
+#include "kernels/device_array.h"
 
 namespace draftscope {
 namespace {
@@ -68,6 +71,9 @@ class DecodingHeadDrafter final : public Drafter {
     GrownTrees own_trees_;            ///< of expand()
     std::vector<GrowingTree> trees_;  ///< of enqueue_draft()
     std::vector<kernels::CopyRowsOp> copies_;
+    std::vector<TokenId> tokens_;  ///< of the roots
+    kernels::DeviceArray<TokenId> d_tokens_;
+    kernels::DeviceArray<float> roots_;  ///< their embeddings, [jobs, d]
 };
 
 /// Selects the device that later ops of the call run on.
@@ -121,25 +127,28 @@ Status DecodingHeadDrafter::enqueue_draft(DraftContext& run_context, std::span<D
 /// The catch-up: writes the roots' embeddings and the hiddens.
 Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs) {
     kernels::Backend& backend = rows_.device();
-    if (!backend.is_host() && target_.device_embeddings() == nullptr)
-        return backend.out_of_memory(fmt::format("the embeddings of {}", name_));
+    kernels::EmbeddingTable& embeddings = target_.embeddings();
     const int d = heads_->hidden();
+    tokens_.clear();
+    for (const DraftJob& job : jobs) tokens_.push_back(job.tokens.back());
+    if (!embeddings.load(backend) || !d_tokens_.upload(backend, tokens_) ||
+        !roots_.resize_at_least(backend, numel(jobs.size(), d)))
+        return backend.out_of_memory(fmt::format("the embeddings of {}", name_));
+    embeddings.enqueue(backend, d_tokens_.data(), static_cast<int>(jobs.size()), roots_.data(), d);
     copies_.clear();
+    const float* root = roots_.data();
     for (DraftJob& job : jobs) {
+        const float* const embedding = std::exchange(root, root + d);
         const bool is_new = job.device_features != nullptr || job.new_hidden.rows > 0;
         PathHeadState& state = path_state_for(job);
         if (!is_new && state.input.bytes() == 0) continue;
         if (!state.input.reserve(backend, 2 * numel(1, d) * sizeof(float)))
             return backend.out_of_memory(fmt::format("a sequence's state of {}", name_));
         float* to = state.input.as<float>();
-        if (backend.is_host())
-            target_.embed({&job.tokens.back(), 1}, Rows<float>(to, 1, d));
-        else
-            copies_.push_back({target_.device_embeddings() + std::ptrdiff_t{job.tokens.back()} * d, d,
-                               nullptr, 1, d, to, d});
+        copies_.push_back({.from = embedding, .count = 1, .cols = d, .to = to});
         if (job.device_features != nullptr) {
             const float* last = job.device_features + std::ptrdiff_t{job.device_rows - 1} * d;
-            copies_.push_back({last, d, nullptr, 1, d, to + d, d});
+            copies_.push_back({.from = last, .count = 1, .cols = d, .to = to + d});
         } else if (job.new_hidden.rows > 0) {
             const auto last = job.new_hidden.row(job.new_hidden.rows - 1);
             if (last.size() != static_cast<std::size_t>(d))

@@ -15,7 +15,9 @@ namespace {
 class Eagle2Model final : public EagleModel {
   public:
     Eagle2Model(EagleCheckpoint checkpoint, const Target& target)
-        : checkpoint_(std::move(checkpoint)), target_(target) {}
+        : checkpoint_(std::move(checkpoint)),
+          target_(target),
+          embeddings_(own_embeddings(checkpoint_, target)) {}
 
     Status load(kernels::Exec& exec, kernels::Precision precision) {
         const int d = checkpoint_.shape.hidden;
@@ -41,9 +43,6 @@ class Eagle2Model final : public EagleModel {
     const LayerShape& shape() const override { return checkpoint_.shape; }
     const kernels::RopeTable& rope() const override { return checkpoint_.rope; }
     int feature_width() const override { return checkpoint_.shape.hidden; }
-    void embed(std::span<const TokenId> tokens, Rows<float> out) const override {
-        embed_for_eagle(checkpoint_, target_, tokens, out);
-    }
     EagleLayer& layer() override { return pass_; }
     kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override {
@@ -51,21 +50,26 @@ class Eagle2Model final : public EagleModel {
     }
 
     kernels::Backend* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
-    const float* device_embeddings() override {
-        return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
+    kernels::EmbeddingTable& embeddings() override {
+        return checkpoint_.embedding == nullptr ? target_.embeddings() : embeddings_;
     }
     void enqueue_features(const float* d_features, int rows) override {
         const int d = checkpoint_.shape.hidden;
-        pass_.device().copy_rows({d_features, d, nullptr, rows, d, pass_.inputs() + d, 2 * d});
+        pass_.device().copy_rows({.from = d_features,
+                                  .from_stride = d,
+                                  .count = rows,
+                                  .cols = d,
+                                  .to = pass_.inputs() + d,
+                                  .to_stride = 2 * d});
     }
 
   private:
     EagleCheckpoint checkpoint_;
     const Target& target_;
     EagleLayer pass_;
-    DeviceEmbeddings embeddings_;  ///< used if the checkpoint has its own embeddings
-    kernels::Matrix fc_;           ///< [d, 2d], embedding columns first
-    std::vector<float> fc_bias_;   ///< [d] or empty
+    kernels::EmbeddingTable embeddings_;  ///< used if the checkpoint has its own
+    kernels::Matrix fc_;                  ///< [d, 2d], embedding columns first
+    std::vector<float> fc_bias_;          ///< [d] or empty
     DecoderLayer layer_;
 };
 

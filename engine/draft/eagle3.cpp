@@ -19,7 +19,9 @@ namespace {
 class Eagle3Model final : public EagleModel {
   public:
     Eagle3Model(EagleCheckpoint checkpoint, const Target& target)
-        : checkpoint_(std::move(checkpoint)), target_(target) {}
+        : checkpoint_(std::move(checkpoint)),
+          target_(target),
+          embeddings_(own_embeddings(checkpoint_, target)) {}
 
     Status load(kernels::Exec& exec, kernels::Precision precision) {
         const int d = checkpoint_.shape.hidden;
@@ -50,9 +52,6 @@ class Eagle3Model final : public EagleModel {
     const LayerShape& shape() const override { return checkpoint_.shape; }
     const kernels::RopeTable& rope() const override { return checkpoint_.rope; }
     std::span<const int> aux_layers() const override { return checkpoint_.aux_layers; }
-    void embed(std::span<const TokenId> tokens, Rows<float> out) const override {
-        embed_for_eagle(checkpoint_, target_, tokens, out);
-    }
     int feature_width() const override {
         return static_cast<int>(checkpoint_.aux_layers.size()) * checkpoint_.target_hidden;
     }
@@ -65,25 +64,25 @@ class Eagle3Model final : public EagleModel {
     std::size_t weight_bytes() const override { return layer_.bytes(); }
     std::size_t feature_weight_bytes() const override { return fc_.bytes(); }
     kernels::Backend* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
-    const float* device_embeddings() override {
-        return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
+    kernels::EmbeddingTable& embeddings() override {
+        return checkpoint_.embedding == nullptr ? target_.embeddings() : embeddings_;
     }
     void enqueue_features(const float* d_features, int rows) override {
         kernels::Backend& backend = pass_.device();
         const int d = checkpoint_.shape.hidden, width = feature_width();
         const kernels::DeviceMatrix& fc = fc_.device_matrix();
-        if (!d_features_.reserve(backend, numel(rows, fc.stride) * backend.activation_bytes())) {
+        if (!d_features_.reserve(backend, numel(rows, fc.stride))) {
             backend.set_out_of_memory("the drafter's rows");
             return;
         }
         kernels::FusedMatmulOp op;
         op.product.weights = fc;
-        op.product.x = d_features_.as<kernels::half_t>();
+        op.product.x = d_features_;
         op.product.rows = rows;
         op.product.y = pass_.inputs() + d;
         op.product.y_stride = 2 * d;
         if (feature_norm_on_device_ == nullptr)
-            op.norm = {d_features, width, nullptr, 0};
+            op.norm = {.x = d_features, .x_stride = width};
         else
             enqueue_norms(d_features, rows);
         backend.fused_matmul(op);
@@ -118,7 +117,6 @@ class Eagle3Model final : public EagleModel {
     void enqueue_norms(const float* d_features, int rows) {
         kernels::Backend& backend = pass_.device();
         const int all = feature_width(), stride = fc_.device_matrix().stride;
-        auto* out = d_features_.as<kernels::half_t>();
         kernels::RmsNormOp norm;
         norm.x_stride = all;
         norm.rows = rows;
@@ -129,7 +127,7 @@ class Eagle3Model final : public EagleModel {
         for (int first = 0; first < all && rounded != nullptr; first += norm.width) {
             norm.x = rounded + first;
             norm.weight = feature_norm_on_device_ + first;
-            norm.half = backend.advance(out, first);
+            norm.half = backend.at(d_features_, first);
             norm.half_columns = first + norm.width == all ? stride - first : norm.width;
             backend.rms_norm(norm);
         }
@@ -145,13 +143,18 @@ class Eagle3Model final : public EagleModel {
             backend.set_out_of_memory("the drafter's rows");
             return nullptr;
         }
-        auto* half = d_features_.as<kernels::half_t>();
-        backend.cast({d_features, all, rows, all, half, stride, stride});
+        backend.cast({.x = d_features,
+                      .x_stride = all,
+                      .rows = rows,
+                      .cols = all,
+                      .y = d_features_,
+                      .y_stride = stride,
+                      .y_columns = stride});
         kernels::AddOp widen;  // to f32
         widen.x = d_zeros_.as<float>();
         widen.rows = rows;
         widen.cols = all;
-        widen.base = half;
+        widen.base = d_features_;
         widen.base_stride = stride;
         widen.y = d_rounded_.as<float>();
         widen.y_stride = all;
@@ -220,9 +223,9 @@ class Eagle3Model final : public EagleModel {
     EagleCheckpoint checkpoint_;
     const Target& target_;
     EagleLayer pass_;
-    DeviceEmbeddings embeddings_;       ///< used if the checkpoint has its own embeddings
-    kernels::DeviceBuffer d_features_;  ///< input of fc, as activations
-    kernels::Matrix fc_;                ///< [d, aux layers * d]
+    kernels::EmbeddingTable embeddings_;    ///< used if the checkpoint has its own
+    kernels::ActivationBuffer d_features_;  ///< input of fc
+    kernels::Matrix fc_;                    ///< [d, aux layers * d]
     DecoderLayer layer_;
     std::vector<float> hidden_norm_, input_norm_, final_norm_;
     kernels::Matrix own_lm_head_;

@@ -340,27 +340,16 @@ Result<DecoderLayer> load_eagle_layer(kernels::Exec& exec, kernels::Precision pr
     return out;
 }
 
-void embed_for_eagle(const EagleCheckpoint& checkpoint, const Target& target, std::span<const TokenId> tokens,
-                     Rows<float> out) {
-    if (checkpoint.embedding == nullptr) return target.embed(tokens, out);
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-        Rows<float> row(out.row_data(static_cast<int>(i)), 1, out.cols);
-        if (tokens[i] < checkpoint.embedding->rows())
-            checkpoint.weights->read_row(*checkpoint.embedding, tokens[i], row.data);
-        else if (out.cols == target.config().hidden)
-            target.embed(tokens.subspan(i, 1), row);
-        else
-            std::fill_n(row.data, out.cols, 0.0f);
-    }
-}
-
-const float* eagle_device_embeddings(const EagleCheckpoint& checkpoint, const Target& target,
-                                     kernels::Backend& backend, DeviceEmbeddings& own) {
-    if (checkpoint.embedding == nullptr) return target.device_embeddings();
-    return own.get(backend, target.config().vocab, checkpoint.shape.hidden,
-                   [&](std::span<const TokenId> tokens, Rows<float> out) {
-                       embed_for_eagle(checkpoint, target, tokens, out);
-                   });
+kernels::EmbeddingTable own_embeddings(const EagleCheckpoint& checkpoint, const Target& target) {
+    const int d = checkpoint.shape.hidden;
+    return {target.config().vocab, d, [&checkpoint, &target, d](TokenId token, float* out) {
+                if (token < checkpoint.embedding->rows())
+                    checkpoint.weights->read_row(*checkpoint.embedding, token, out);
+                else if (d == target.config().hidden)
+                    target.embeddings().read(token, out);
+                else
+                    std::fill_n(out, d, 0.0f);
+            }};
 }
 
 }  // namespace draftscope

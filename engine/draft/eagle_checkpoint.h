@@ -14,7 +14,6 @@
 #include "engine/formats/json_file.h"
 #include "engine/formats/weight_source.h"
 #include "engine/transformer/decoder_layer.h"
-#include "engine/transformer/device_embeddings.h"
 #include "engine/transformer/target.h"
 
 namespace draftscope {
@@ -89,12 +88,8 @@ Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint
 Result<DecoderLayer> load_eagle_layer(kernels::Exec& exec, kernels::Precision precision,
                                       EagleCheckpoint& checkpoint, int qkv_inputs);
 
-/// Writes token embeddings from the checkpoint's table, or from the target's if it has none.
-void embed_for_eagle(const EagleCheckpoint& checkpoint, const Target& target, std::span<const TokenId> tokens,
-                     Rows<float> out);
-/// Returns a device table of all embeddings: the target's, or the checkpoint's in `own`. Null if device
-/// memory is insufficient. The caller holds Backend::submit_mutex().
-const float* eagle_device_embeddings(const EagleCheckpoint& checkpoint, const Target& target,
-                                     kernels::Backend& backend, DeviceEmbeddings& own);
+/// Returns the checkpoint's own embeddings. Tokens that it lacks have the target's, or zeros if its width
+/// differs. Both arguments must outlive the table.
+kernels::EmbeddingTable own_embeddings(const EagleCheckpoint& checkpoint, const Target& target);
 
 }  // namespace draftscope

@@ -187,7 +187,7 @@ Status EagleDrafter::reserve_states(std::span<DraftJob> jobs) const {
     for (DraftJob& job : jobs)
         if (!state_for(job).reserve(backend))
             return backend.out_of_memory(fmt::format("a sequence's state of {}", name_));
-    if (!backend.is_host() && model_->device_embeddings() == nullptr)
+    if (!model_->embeddings().load(backend))
         return backend.out_of_memory(fmt::format("the embeddings of {}", name_));
     return {};
 }

@@ -48,7 +48,7 @@ class EagleLayer {
     /// Enqueues a pass over inputs() whose rows have no ancestor slots.
     Status enqueue_chain(const DecoderBatch& batch);
     /// Enqueues and returns the first `rows` outputs as input of the LM head, [rows, hidden_stride()].
-    const kernels::half_t* enqueue_head_rows(int rows);
+    kernels::Activations enqueue_head_rows(int rows);
 
   private:
     void enqueue_layer(int rows);
@@ -61,7 +61,8 @@ class EagleLayer {
     const kernels::Matrix* fc_ = nullptr;  ///< EAGLE-2 only
     const float* fc_bias_ = nullptr;
     Norms norms_;
-    kernels::DeviceBuffer inputs_, fused_;
+    kernels::DeviceBuffer inputs_;
+    kernels::ActivationBuffer fused_;
 };
 
 }  // namespace draftscope

@@ -5,16 +5,11 @@
 namespace draftscope {
 
 bool EagleRows::make_room(int, int nodes) {
-    return (device().is_host() || model_.device_embeddings() != nullptr) && model_.layer().make_room(nodes);
+    return model_.embeddings().load(device()) && model_.layer().make_room(nodes);
 }
 
 void EagleRows::enqueue_embeddings(const std::int32_t* tokens, int rows) {
-    EagleLayer& layer = model_.layer();
-    const int d = hidden();
-    if (device().is_host())
-        return model_.embed({tokens, static_cast<std::size_t>(rows)},
-                            Rows<float>(layer.inputs(), rows, d, 2 * d));
-    device().copy_rows({model_.device_embeddings(), d, tokens, rows, d, layer.inputs(), 2 * d});
+    model_.embeddings().enqueue(device(), tokens, rows, model_.layer().inputs(), 2 * hidden());
 }
 
 /// Adds the nodes of a tree's level. `slots`: slots of its earlier levels.
@@ -53,8 +48,12 @@ Status EagleRows::enqueue(const Level& level, FunctionRef<void(const float*)> in
     if (level.level == 0) {  // the catch-up ran the layer over the roots
         roots_.clear();
         for (const GrowingTree* tree : level.trees)
-            roots_.push_back(
-                {tree->output, d, nullptr, 1, d, layer.outputs() + std::ptrdiff_t{tree->first_row} * d, d});
+            roots_.push_back({.from = tree->output,
+                              .from_stride = d,
+                              .count = 1,
+                              .cols = d,
+                              .to = layer.outputs() + std::ptrdiff_t{tree->first_row} * d,
+                              .to_stride = d});
         device().copy_rows(roots_);
         return {};
     }
@@ -64,7 +63,13 @@ Status EagleRows::enqueue(const Level& level, FunctionRef<void(const float*)> in
     DeviceSpans::Scope enqueued(level.spans, level.context.phases, Phase::backbone, level.level, rows,
                                 pass_bytes(batch_));
     enqueue_embeddings(level.tokens, rows);
-    device().copy_rows({layer.outputs(), d, level.parents, rows, d, layer.inputs() + d, 2 * d});
+    device().copy_rows({.from = layer.outputs(),
+                        .from_stride = d,
+                        .rows = level.parents,
+                        .count = rows,
+                        .cols = d,
+                        .to = layer.inputs() + d,
+                        .to_stride = 2 * d});
     inputs_known(layer.inputs());
     // Consecutive levels use different arrays of ancestor slots.
     return layer.enqueue(batch_, level.ancestor_slots, (level.level - 1) % 2);

@@ -18,7 +18,7 @@ class EagleRows final : public LevelRows {
     bool make_room(int trees, int nodes) override;
     void tails_moved() override { model_.layer().forget_graphs(); }
     Status enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
-    const kernels::half_t* enqueue_head_rows(int rows) override {
+    kernels::Activations enqueue_head_rows(int rows) override {
         return model_.layer().enqueue_head_rows(rows);
     }
     /// Uploads the layouts of all passes of a device's round. They are the levels of `trees` and the last

@@ -33,11 +33,10 @@ Status PathHeads::prepare(kernels::Backend& backend, const DecodingHeadWeights& 
 bool PathHeads::make_room(int rows) {
     const void* before[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
     const std::size_t cells = numel(rows, hidden_);
-    const bool enough =
-        inputs_.reserve(*backend_, numel(rows, widest_) * backend_->activation_bytes()) &&
-        half_.reserve(*backend_,
-                      numel(rows, kernels::padded_columns(hidden_)) * backend_->activation_bytes()) &&
-        gate_.reserve(*backend_, cells * sizeof(float)) && out_.reserve(*backend_, cells * sizeof(float));
+    const bool enough = inputs_.reserve(*backend_, numel(rows, widest_)) &&
+                        half_.reserve(*backend_, numel(rows, kernels::padded_columns(hidden_))) &&
+                        gate_.reserve(*backend_, cells * sizeof(float)) &&
+                        out_.reserve(*backend_, cells * sizeof(float));
     const void* after[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
     if (!std::equal(std::begin(before), std::end(before), std::begin(after))) keys_.clear();
     return enough;
@@ -52,7 +51,7 @@ void PathHeads::enqueue(int level, int rows) {
 void PathHeads::enqueue_blocks(int level, int rows) {
     const int d = hidden_, narrow = kernels::padded_columns(d);
     const float* bias = biases_.as<float>() + first_bias_[level];
-    const kernels::half_t* x = inputs();
+    kernels::Activations x = inputs();
     const std::vector<ResidualBlock>& blocks = weights_->heads[level];
     for (std::size_t b = 0; b < blocks.size(); ++b, bias += 2 * d) {
         const ResidualBlock& block = blocks[b];
@@ -81,8 +80,14 @@ void PathHeads::enqueue_blocks(int level, int rows) {
             add.base_stride = product.weights.stride;
         }
         backend_->add(add);
-        backend_->cast({out_.as<float>(), d, rows, d, half_.as<kernels::half_t>(), narrow, narrow});
-        x = half_.as<kernels::half_t>();
+        backend_->cast({.x = out_.as<float>(),
+                        .x_stride = d,
+                        .rows = rows,
+                        .cols = d,
+                        .y = half_,
+                        .y_stride = narrow,
+                        .y_columns = narrow});
+        x = half_;
     }
 }
 
@@ -90,18 +95,11 @@ bool PathRows::make_room(int trees, int nodes) {
     PathHeads& heads = heads_.pass();
     const bool sees = heads_.uses_path();
     const int d = hidden(), rows = sees ? nodes : trees;
-    bool enough = (device().is_host() || target_.device_embeddings() != nullptr) && heads.make_room(rows) &&
+    bool enough = target_.embeddings().load(device()) && heads.make_room(rows) &&
                   rows_.reserve(device(), numel(rows, 2 * d) * sizeof(float));
     for (kernels::DeviceBuffer& path : paths_)
         enough = enough && (!sees || path.reserve(device(), numel(rows, heads.levels() * d) * sizeof(float)));
     return enough;
-}
-
-void PathRows::enqueue_embeddings(const std::int32_t* tokens, int rows, float* to, int stride) {
-    const int d = hidden();
-    if (device().is_host())
-        return target_.embed({tokens, static_cast<std::size_t>(rows)}, Rows<float>(to, rows, d, stride));
-    device().copy_rows({target_.device_embeddings(), d, tokens, rows, d, to, stride});
 }
 
 Status PathRows::enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) {
@@ -111,11 +109,22 @@ Status PathRows::enqueue(const Level& level, FunctionRef<void(const float*)> inp
                                       heads_.weight_bytes(level.level));
     gather_inputs(level);
     const bool sees = heads_.uses_path();
-    device().cast({rows_.as<float>() + d, 2 * d, rows, d, heads.inputs(), stride, sees ? d : stride});
+    device().cast({.x = rows_.as<float>() + d,
+                   .x_stride = 2 * d,
+                   .rows = rows,
+                   .cols = d,
+                   .y = heads.inputs(),
+                   .y_stride = stride,
+                   .y_columns = sees ? d : stride});
     if (sees) {
         const int width = (level.level + 1) * d;
-        kernels::half_t* to = device().advance(heads.inputs(), d);
-        device().cast({gather_path(level), width, rows, width, to, stride, stride - d});
+        device().cast({.x = gather_path(level),
+                       .x_stride = width,
+                       .rows = rows,
+                       .cols = width,
+                       .y = device().at(heads.inputs(), d),
+                       .y_stride = stride,
+                       .y_columns = stride - d});
     }
     if (level.level > 0) inputs_known(rows_.as<float>());
     heads.enqueue(level.level, rows);
@@ -132,13 +141,23 @@ void PathRows::gather_inputs(const Level& level) {
         float* to = rows_.as<float>() + numel(tree->first_row, stride);
         // Stride 0: every node gets the same hidden.
         if (by_node)
-            copies_.push_back({from + d, 0, nullptr, tree->nodes, d, to + d, stride});
+            copies_.push_back({.from = from + d,
+                               .from_stride = 0,
+                               .count = tree->nodes,
+                               .cols = d,
+                               .to = to + d,
+                               .to_stride = stride});
         else
-            copies_.push_back({from, stride, nullptr, 1, stride, to, stride});
+            copies_.push_back({.from = from,
+                               .from_stride = stride,
+                               .count = 1,
+                               .cols = stride,
+                               .to = to,
+                               .to_stride = stride});
     }
     device().copy_rows(copies_);
     if (by_node && level.inputs_wanted)
-        enqueue_embeddings(level.tokens, level.rows, rows_.as<float>(), stride);
+        target_.embeddings().enqueue(device(), level.tokens, level.rows, rows_.as<float>(), stride);
 }
 
 /// Returns the embeddings of each row's path, root first: its parent's path and its own token.
@@ -146,12 +165,23 @@ const float* PathRows::gather_path(const Level& level) {
     const int d = hidden(), before = level.level * d, width = before + d;
     float* to = paths_[level.level % 2].as<float>();
     if (level.level == 0) {
-        device().copy_rows({rows_.as<float>(), 2 * d, nullptr, level.rows, d, to, width});
+        device().copy_rows({.from = rows_.as<float>(),
+                            .from_stride = 2 * d,
+                            .count = level.rows,
+                            .cols = d,
+                            .to = to,
+                            .to_stride = width});
         return to;
     }
     const float* from = paths_[(level.level - 1) % 2].as<float>();
-    device().copy_rows({from, before, level.parents, level.rows, before, to, width});
-    enqueue_embeddings(level.tokens, level.rows, to + before, width);
+    device().copy_rows({.from = from,
+                        .from_stride = before,
+                        .rows = level.parents,
+                        .count = level.rows,
+                        .cols = before,
+                        .to = to,
+                        .to_stride = width});
+    target_.embeddings().enqueue(device(), level.tokens, level.rows, to + before, width);
     return to;
 }
 

@@ -28,12 +28,12 @@ class PathHeads {
     /// Reserves memory for passes of up to `rows` rows. Returns false if memory runs out.
     bool make_room(int rows);
     /// Input of a pass, [rows, stride(level)]: the hidden, the path's embeddings if used, then zeros.
-    kernels::half_t* inputs() const { return inputs_.as<kernels::half_t>(); }
+    kernels::Activations inputs() const { return inputs_; }
     int stride(int level) const { return first_block(level).weight.device_matrix().stride; }
     /// Enqueues the head of `level` over `rows` rows of inputs().
     void enqueue(int level, int rows);
     /// Output of the latest pass as input of the LM head, [rows, padded_columns(d)].
-    const kernels::half_t* head_rows() const { return half_.as<kernels::half_t>(); }
+    kernels::Activations head_rows() const { return half_; }
 
   private:
     const ResidualBlock& first_block(int level) const { return weights_->heads[level].front(); }
@@ -45,7 +45,8 @@ class PathHeads {
     int hidden_ = 0, widest_ = 0;
     kernels::DeviceBuffer biases_;         ///< of each block and then its shortcut, [d] each
     std::vector<std::size_t> first_bias_;  ///< of each head, in biases_
-    kernels::DeviceBuffer inputs_, half_, gate_, out_;
+    kernels::ActivationBuffer inputs_, half_;
+    kernels::DeviceBuffer gate_, out_;
     std::map<std::pair<int, int>, std::uint64_t> keys_;  ///< of graphs, by level and rows
 };
 
@@ -60,9 +61,7 @@ class PathRows final : public LevelRows {
     bool shared_logits() const override { return !heads_.uses_path(); }
     bool make_room(int trees, int nodes) override;
     Status enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
-    const kernels::half_t* enqueue_head_rows(int) override { return heads_.pass().head_rows(); }
-    /// Enqueues the embeddings of tokens in device memory, one row each.
-    void enqueue_embeddings(const std::int32_t* tokens, int rows, float* to, int stride);
+    kernels::Activations enqueue_head_rows(int) override { return heads_.pass().head_rows(); }
 
   private:
     void gather_inputs(const Level& level);

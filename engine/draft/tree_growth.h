@@ -49,7 +49,7 @@ class LevelRows {
     /// complete if inputs_wanted.
     virtual Status enqueue(const Level& level, FunctionRef<void(const float* inputs)> inputs_known) = 0;
     /// Enqueues and returns the rows as input of the LM head, [rows, padded_columns(d)].
-    virtual const kernels::half_t* enqueue_head_rows(int rows) = 0;
+    virtual kernels::Activations enqueue_head_rows(int rows) = 0;
 };
 
 /// Grows trees level by level (EAGLE-2, arXiv 2406.16858). Candidates, the next level's nodes, their rows and

@@ -45,8 +45,7 @@ class CollectingHead final : public LmHead {
     void propose(HeadCall& call) override {
         leave_no_candidates(call, 0, call.rows);
         const int d = weights_.hidden;
-        const Rows<const float> hidden(reinterpret_cast<const float*>(call.x), call.rows, d,
-                                       kernels::padded_columns(d));
+        const Rows<const float> hidden(call.x.floats, call.rows, d, kernels::padded_columns(d));
         lanes_.clear();
         for (const HeadSequence& sequence : call.sequences)
             lanes_.insert(lanes_.end(), sequence.rows, static_cast<const Lane*>(sequence.state));

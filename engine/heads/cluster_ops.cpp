@@ -75,7 +75,7 @@ void ClusterOps::enqueue_product(const kernels::Matrix& matrix, HeadCall& call,
     scope.add_bytes(list.column_count, static_cast<double>(matrix.bytes()) / matrix.n());
     kernels::MatmulOp product;
     product.weights = matrix.device_matrix();
-    product.x = call.backend.advance(call.x, std::ptrdiff_t{first} * product.weights.stride);
+    product.x = call.backend.at(call.x, std::ptrdiff_t{first} * product.weights.stride);
     product.rows = list.rows;
     product.y = logits_.data();
     product.y_stride = columns;

@@ -41,7 +41,7 @@ struct HeadCall {
     /// that a row starts from. The second is the drafter's hidden that it continues from (level 0 and path
     /// heads: the target's feature).
     const float* inputs = nullptr;
-    const kernels::half_t* x = nullptr;  ///< for propose(): the rows, [rows, padded_columns(d)]
+    kernels::Activations x;  ///< for propose(): the rows, [rows, padded_columns(d)]
     std::int32_t* downloads =
         nullptr;                  ///< [CallShape::downloads] values that the head downloads for collect()
     bool sets_requested = false;  ///< HeadSequence::set is also read outside the head

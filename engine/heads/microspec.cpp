@@ -293,7 +293,7 @@ class MicroSpecHead final : public LmHead {
     void enqueue_product(HeadCall& call, const HeadSequence& sequence, const kernels::DeviceMatrix& matrix,
                          const ListedTokens& tokens, std::uint64_t bytes) {
         const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
-        const kernels::half_t* const x = call.backend.advance(call.x, first * matrix.stride);
+        const kernels::Activations x = call.backend.at(call.x, first * matrix.stride);
         if (call.support_logits != nullptr) {
             const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
                                            bytes);

@@ -69,15 +69,13 @@ bool Decoder::reserve(int rows) {
     const int room = std::max(rows, 2 * capacity_);
     const std::int64_t qkv = shape_.q_width() + 2 * shape_.kv_width();
     const int input = padded_columns(std::max(input_width_, shape_.hidden));
-    const std::size_t activation = backend_->activation_bytes();
-    const bool enough =
-        residual_.reserve(*backend_, product(room, shape_.hidden) * sizeof(float)) &&
-        input_.reserve(*backend_, product(room, input) * activation) &&
-        qkv_.reserve(*backend_, product(room, qkv) * sizeof(float)) &&
-        mixed_.reserve(*backend_, product(room, padded_columns(shape_.q_width())) * activation) &&
-        gate_up_.reserve(*backend_, product(room, 2 * shape_.ffn) * sizeof(float)) &&
-        active_.reserve(*backend_, product(room, padded_columns(shape_.ffn)) * activation) &&
-        projected_.reserve(*backend_, product(room, shape_.hidden) * sizeof(float));
+    const bool enough = residual_.reserve(*backend_, product(room, shape_.hidden) * sizeof(float)) &&
+                        input_.reserve(*backend_, product(room, input)) &&
+                        qkv_.reserve(*backend_, product(room, qkv) * sizeof(float)) &&
+                        mixed_.reserve(*backend_, product(room, padded_columns(shape_.q_width()))) &&
+                        gate_up_.reserve(*backend_, product(room, 2 * shape_.ffn) * sizeof(float)) &&
+                        active_.reserve(*backend_, product(room, padded_columns(shape_.ffn))) &&
+                        projected_.reserve(*backend_, product(room, shape_.hidden) * sizeof(float));
     capacity_ = enough ? room : 0;
     keys_.clear();
     return enough;
@@ -251,7 +249,7 @@ void Decoder::attention(int cache_layer) {
     op.layer = cache_layer;
     op.blocks = blocks_;
     op.partial = partial_.as<float>();
-    op.y = mixed_.as<kernels::half_t>();
+    op.y = mixed_;
     op.y_stride = padded_columns(shape_.q_width());
     const std::size_t per_row = product(shape_.heads, blocks_) * (shape_.head_dim + 2) * sizeof(float);
     const int max_rows = backend_->is_host() ? rows_ : static_cast<int>(partial_.bytes() / per_row);
@@ -268,7 +266,7 @@ void Decoder::attention(int cache_layer) {
     }
 }
 
-void Decoder::add_output(const kernels::Matrix& weights, const kernels::half_t* x, const float* post_norm,
+void Decoder::add_output(const kernels::Matrix& weights, kernels::Activations x, const float* post_norm,
                          const kernels::Matrix* next, bool next_is_gated) {
     kernels::FusedMatmulOp op;
     op.product.weights = weights.device_matrix();
@@ -311,7 +309,7 @@ void Decoder::norm_queries_and_keys(const Vectors& vectors) {
     norm_heads(vectors.k_norm, vectors.k_norm_width, shape_.q_width(), shape_.kv_width());
 }
 
-void Decoder::attend(int layer, int cache_layer, const kernels::half_t* x, const kernels::NormSpec& norm) {
+void Decoder::attend(int layer, int cache_layer, kernels::Activations x, const kernels::NormSpec& norm) {
     const DecoderLayer& weights = layers_[layer];
     const Vectors& vectors = vectors_[layer];
     const int width = shape_.q_width() + 2 * shape_.kv_width();
@@ -331,11 +329,10 @@ void Decoder::attend(int layer, int cache_layer, const kernels::half_t* x, const
     norm_queries_and_keys(vectors);
     backend_->rope_store(store);
     attention(cache_layer);
-    add_output(weights.attn_out, mixed_.as<kernels::half_t>(), vectors.attn_post_norm, &weights.gate_up,
-               true);
+    add_output(weights.attn_out, mixed_, vectors.attn_post_norm, &weights.gate_up, true);
 }
 
-void Decoder::attend(int layer, int cache_layer, const kernels::half_t* x) {
+void Decoder::attend(int layer, int cache_layer, kernels::Activations x) {
     attend(layer, cache_layer, x, {});
 }
 
@@ -353,11 +350,11 @@ void Decoder::feed_forward(int layer, const kernels::Matrix* next) {
     project.product.y = gate_up_.as<float>();
     project.product.y_stride = 2 * shape_.ffn;
     project.norm = normed_residual(vectors.ffn_norm);
-    project.gated = active_.as<kernels::half_t>();
+    project.gated = active_;
     project.gated_stride = padded_columns(shape_.ffn);
     project.next = weights.down.device_matrix();
     backend_->fused_matmul(project);
-    add_output(weights.down, active_.as<kernels::half_t>(), vectors.ffn_post_norm, next, false);
+    add_output(weights.down, active_, vectors.ffn_post_norm, next, false);
 }
 
 void Decoder::run(int layer, const kernels::Matrix* next) {

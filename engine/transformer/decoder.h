@@ -53,11 +53,11 @@ class Decoder {
     /// The residual stream, [rows, hidden] f32.
     float* residual() const { return residual_.as<float>(); }
     /// Scratch for the input of a matmul, [rows, padded_columns(larger of input width and hidden)].
-    kernels::half_t* input() const { return input_.as<kernels::half_t>(); }
+    kernels::Activations input() const { return input_; }
     int hidden_stride() const { return kernels::padded_columns(shape_.hidden); }
 
     /// residual += W_o attention(W_qkv x). `x` has the stride of the layer's qkv matrix.
-    void attend(int layer, int cache_layer, const kernels::half_t* x);
+    void attend(int layer, int cache_layer, kernels::Activations x);
     /// The same with x = RMSNorm(residual). `norm` [hidden] is in device memory; null = no norm.
     void attend_residual(int layer, int cache_layer, const float* norm);
     /// residual += down(silu(gate x) * up x), where x = RMSNorm(residual), or the residual itself without
@@ -101,10 +101,10 @@ class Decoder {
     bool upload_listed();
     bool place(const DecoderBatch& batch);
     std::size_t partial_floats() const;
-    void attend(int layer, int cache_layer, const kernels::half_t* x, const kernels::NormSpec& norm);
+    void attend(int layer, int cache_layer, kernels::Activations x, const kernels::NormSpec& norm);
     void norm_queries_and_keys(const Vectors& vectors);
     void attention(int cache_layer);
-    void add_output(const kernels::Matrix& weights, const kernels::half_t* x, const float* post_norm,
+    void add_output(const kernels::Matrix& weights, kernels::Activations x, const float* post_norm,
                     const kernels::Matrix* next, bool next_is_gated);
 
     kernels::Backend* backend_ = nullptr;
@@ -131,7 +131,8 @@ class Decoder {
     kernels::DeviceStruct d_places_;    ///< the arrays of places_ except the caches, for each layout
     kernels::DeviceArray<kernels::KvPlanes> d_caches_;
     kernels::DeviceArray<float> partial_;
-    kernels::DeviceBuffer residual_, input_, qkv_, mixed_, gate_up_, active_, projected_;
+    kernels::DeviceBuffer residual_, qkv_, gate_up_, projected_;
+    kernels::ActivationBuffer input_, mixed_, active_;
     std::map<std::vector<std::int64_t>, std::uint64_t> keys_;  ///< graph keys by the shape of a pass
 };
 

@@ -75,7 +75,7 @@ bool DeviceLogits::lay_out(const TreeStep& step) {
     return d_answers_.resize_at_least(*backend_, at_.end) && scratch_.resize_at_least(*backend_, scratch);
 }
 
-void DeviceLogits::enqueue_best(const kernels::Matrix& lm_head, const kernels::half_t* x) {
+void DeviceLogits::enqueue_best(const kernels::Matrix& lm_head, kernels::Activations x) {
     assert(!stored_);
     kernels::MatmulTopKOp op;
     op.weights = lm_head.device_matrix();

@@ -70,7 +70,7 @@ class DeviceLogits {
     /// Returns whether the pass has to write the logits to data(). If not, it calls enqueue_best().
     bool stored() const { return stored_; }
     /// Enqueues the best tokens of `x` [rows of the step, columns of the matrix], without storing the logits.
-    void enqueue_best(const kernels::Matrix& lm_head, const kernels::half_t* x);
+    void enqueue_best(const kernels::Matrix& lm_head, kernels::Activations x);
     /// Enqueues the ops that answer the query and accept the paths of `step`. Returns false if out of memory.
     /// The caller holds Backend::submit_mutex(), calls TreeStep::enqueue_download(), and calls collect()
     /// after Backend::synchronize().

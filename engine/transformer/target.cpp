@@ -8,7 +8,6 @@
 #include "base/numel.h"
 #include "engine/formats/head_only_model.h"
 #include "engine/transformer/decoder_layer.h"
-#include "engine/transformer/device_embeddings.h"
 #include "engine/transformer/target_pass.h"
 #include "engine/weights/memory_check.h"
 #include "engine/weights/weight_packing.h"
@@ -118,14 +117,13 @@ struct Target::Impl {
     LayerShape shape;
     kernels::Precision precision = kernels::Precision::f32;
     std::string path;
-    const TensorInfo* embedding = nullptr;
     std::vector<DecoderLayer> layers;
     std::vector<float> output_norm;
     kernels::Matrix lm_head;
     kernels::RopeTable rope;
     std::size_t layer_bytes = 0;
     TargetPass pass;
-    DeviceEmbeddings device_embeddings;
+    kernels::EmbeddingTable embeddings;
 
     DecoderBatch batch;
     std::vector<int> no_slots;
@@ -178,7 +176,11 @@ Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progres
                                   const WeightCacheOptions& cache) {
     const WeightSource& source = *file.weights;
     const ModelConfig& config = file.config;
-    DS_ASSIGN(embedding, require_tensor(source, "token_embd.weight", {config.vocab, config.hidden}));
+    DS_ASSIGN(const TensorInfo* embedding,
+              require_tensor(source, "token_embd.weight", {config.vocab, config.hidden}));
+    embeddings = {config.vocab, config.hidden, [&source, embedding](TokenId token, float* out) {
+                      source.read_row(*embedding, token, out);
+                  }};
     WeightLoader loader(exec, precision, source, make_plan(config, shape), cache);
     if (!is_head_only(config)) DS_TRY(load_layers(loader, progress));
     if (progress)
@@ -195,8 +197,7 @@ Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progres
 void Target::Impl::embed(std::span<const TokenId> tokens, Rows<float> out) const {
     assert(out.rows == static_cast<int>(tokens.size()) && out.cols == shape.hidden);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-        assert(tokens[i] >= 0 && tokens[i] < file.config.vocab);
-        file.weights->read_row(*embedding, tokens[i], out.row_data(static_cast<int>(i)));
+        embeddings.read(tokens[i], out.row_data(static_cast<int>(i)));
     }
 }
 
@@ -395,19 +396,15 @@ const kernels::Matrix& Target::lm_head() const {
 void Target::embed(std::span<const TokenId> tokens, Rows<float> out) const {
     impl_->embed(tokens, out);
 }
+kernels::EmbeddingTable& Target::embeddings() const {
+    return impl_->embeddings;
+}
 const kernels::RopeTable& Target::rope() const {
     return impl_->rope;
 }
 KvCache Target::make_cache(int slots) const {
     return KvCache(config().layers, slots, impl_->shape.kv_width(), kv_type_for(impl_->precision),
                    impl_->device());
-}
-const float* Target::device_embeddings() const {
-    Impl& impl = *impl_;
-    if (impl.device() == nullptr) return nullptr;
-    return impl.device_embeddings.get(
-        *impl.device(), config().vocab, impl.shape.hidden,
-        [&](std::span<const TokenId> tokens, Rows<float> out) { impl.embed(tokens, out); });
 }
 std::size_t Target::weight_bytes() const {
     return impl_->layer_bytes + impl_->output_norm.size() * sizeof(float) + impl_->lm_head.bytes();
@@ -466,19 +463,10 @@ Result<std::uint64_t> Target::enqueue_trees(kernels::Exec& exec, const TreesRequ
                                             const TreeStep& step) {
     Impl& impl = *impl_;
     kernels::Backend& backend = exec.backend();
-    const bool host = backend.is_host();
-    const float* embeddings = host ? nullptr : device_embeddings();
-    if (!host && embeddings == nullptr) return backend.out_of_memory("the target's embeddings");
+    if (!impl.embeddings.load(backend)) return backend.out_of_memory("the target's embeddings");
     DS_TRY(impl.add_trees(request, step));
-    const int rows = step.rows(), d = impl.shape.hidden;
-    const TokenId* tokens = step.rows_on_device().tokens;
-    DS_TRY(impl.pass.enqueue_trees(
-        backend, impl.batch,
-        [&](float* to) {
-            if (host) return impl.embed({tokens, static_cast<std::size_t>(rows)}, Rows<float>(to, rows, d));
-            backend.copy_rows({embeddings, d, tokens, rows, d, to, d});
-        },
-        request.aux_layers, step, request.query));
+    DS_TRY(impl.pass.enqueue_trees(backend, impl.batch, impl.embeddings, request.aux_layers, step,
+                                   request.query));
     return impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
 }
 

@@ -16,6 +16,7 @@
 #include "engine/transformer/kv_cache.h"
 #include "engine/tree/ancestor_mask.h"
 #include "engine/weights/weight_loader.h"
+#include "kernels/embedding_table.h"
 #include "kernels/matrix.h"
 #include "kernels/rope.h"
 
@@ -91,11 +92,10 @@ class Target {
     /// Writes token embeddings as f32 rows; `out` is [tokens, d]. Values come dequantised from the file even
     /// if the LM head shares the tensor at another precision. Ids must be inside the vocabulary.
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
+    /// The same values as an operand of ops.
+    kernels::EmbeddingTable& embeddings() const;
     const kernels::RopeTable& rope() const;
     KvCache make_cache(int slots) const;
-    /// Embeddings of all tokens [V, d] on the weights' device; null without a device or if its memory runs
-    /// out. The caller holds Backend::submit_mutex().
-    const float* device_embeddings() const;
     std::size_t weight_bytes() const;  ///< bytes read by one forward pass, LM head included
 
     /// Runs rows after each cache's committed slots without committing them. If a cache has too few free

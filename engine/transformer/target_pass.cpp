@@ -56,9 +56,8 @@ Status TargetPass::run(kernels::Backend& backend, const DecoderBatch& batch, Row
 }
 
 Status TargetPass::enqueue_trees(kernels::Backend& backend, const DecoderBatch& batch,
-                                 FunctionRef<void(float*)> enqueue_embeddings,
-                                 std::span<const int> aux_layers, const TreeStep& step,
-                                 const LogitsQuery& query) {
+                                 const kernels::EmbeddingTable& embeddings, std::span<const int> aux_layers,
+                                 const TreeStep& step, const LogitsQuery& query) {
     decoder_.use(backend);
     const int rows = batch.rows();
     const void* before = logits_.data();
@@ -69,7 +68,7 @@ Status TargetPass::enqueue_trees(kernels::Backend& backend, const DecoderBatch& 
     if (logits_.data() != before) decoder_.forget_graphs();
     DS_TRY(decoder_.begin(batch));
     if (!backend.is_host()) use_places(step.rows_on_device());
-    enqueue_embeddings(decoder_.residual());
+    embeddings.enqueue(backend, step.rows_on_device().tokens, rows, decoder_.residual(), shape_.hidden);
     constexpr int tree_rows = 2;
     enqueue_layers(rows, aux_layers, true, logits_.stored(), tree_rows);
     if (!logits_.stored()) logits_.enqueue_best(*lm_head_, decoder_.input());
@@ -97,8 +96,12 @@ void TargetPass::enqueue_layers(int rows, std::span<const int> aux_layers, bool 
         const auto copy_residual = [&](int layer) {
             for (std::size_t a = 0; a < aux_layers.size(); ++a)
                 if (aux_layers[a] == layer)
-                    backend.copy_rows({decoder_.residual(), d, nullptr, rows, d,
-                                       aux_.as<float>() + static_cast<std::ptrdiff_t>(a) * d, aux_width});
+                    backend.copy_rows({.from = decoder_.residual(),
+                                       .from_stride = d,
+                                       .count = rows,
+                                       .cols = d,
+                                       .to = aux_.as<float>() + static_cast<std::ptrdiff_t>(a) * d,
+                                       .to_stride = aux_width});
         };
         for (int layer = 0; layer < count; ++layer) {
             copy_residual(layer);

@@ -2,9 +2,9 @@
 
 #include <span>
 
-#include "base/function_ref.h"
 #include "engine/transformer/decoder.h"
 #include "engine/transformer/device_logits.h"
+#include "kernels/embedding_table.h"
 
 namespace draftscope {
 
@@ -26,10 +26,10 @@ class TargetPass {
 
     /// Enqueues the same pass for the trees of `step`, up to the logits or best tokens that `query` needs.
     /// Then logits() answers it. On a device, rows of `batch` have `step.rows_on_device().width` ancestors
-    /// each, and `step` has their positions. `enqueue_embeddings` writes the rows' embeddings [rows, d]. The
+    /// each, and `step` has their positions. `embeddings` is loaded. The
     /// features below are in the device's memory. The caller holds Backend::submit_mutex().
     Status enqueue_trees(kernels::Backend& backend, const DecoderBatch& batch,
-                         FunctionRef<void(float*)> enqueue_embeddings, std::span<const int> aux_layers,
+                         const kernels::EmbeddingTable& embeddings, std::span<const int> aux_layers,
                          const TreeStep& step, const LogitsQuery& query);
     /// Uploads the layout of the rows of enqueue_trees(), which then uploads nothing. It is called before the
     /// trees are drafted, so that the device does not wait for a transfer between drafts and verification.

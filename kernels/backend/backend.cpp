@@ -73,9 +73,14 @@ Status Backend::failure() const {
 void Backend::fused_matmul(const FusedMatmulOp& op) {
     const MatmulOp& product = op.product;
     const int stride = product.weights.stride, width = product.weights.k;
-    half_t* x = const_cast<half_t*>(product.x);
     if (op.norm.x != nullptr && op.norm.weight == nullptr) {
-        cast({op.norm.x, op.norm.x_stride, product.rows, width, x, stride, stride});
+        cast({.x = op.norm.x,
+              .x_stride = op.norm.x_stride,
+              .rows = product.rows,
+              .cols = width,
+              .y = product.x,
+              .y_stride = stride,
+              .y_columns = stride});
     } else if (op.norm.x != nullptr) {
         RmsNormOp norm;
         norm.x = op.norm.x;
@@ -84,12 +89,12 @@ void Backend::fused_matmul(const FusedMatmulOp& op) {
         norm.width = width;
         norm.weight = op.norm.weight;
         norm.eps = op.norm.eps;
-        norm.half = x;
+        norm.half = product.x;
         norm.half_stride = norm.half_columns = stride;
         rms_norm(norm);
     }
     matmul(product);
-    if (op.gated != nullptr)
+    if (op.gated)
         silu_mul(
             {product.y, product.y_stride, product.rows, product.weights.n / 2, op.gated, op.gated_stride});
 }

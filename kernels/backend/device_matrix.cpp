@@ -44,15 +44,24 @@ void download_rows(Backend& backend, const float* from, Rows<float> to, int cols
 
 }  // namespace
 
-const half_t* DeviceWorkspace::upload_rounded(Backend& backend, const DeviceMatrix& matrix,
-                                              Rows<const float> from) {
+Activations DeviceWorkspace::upload_rounded(Backend& backend, const DeviceMatrix& matrix,
+                                            Rows<const float> from) {
     const auto count = numel(from.rows, from.cols);
     auto* plain = reserve<float>(backend, x, count);
-    auto* half = reserve<half_t>(backend, x_half, numel(from.rows, matrix.stride));
-    if (plain == nullptr || half == nullptr) return nullptr;
+    if (plain == nullptr) return {};
+    if (!x_half.reserve(backend, numel(from.rows, matrix.stride))) {
+        backend.set_out_of_memory("an op's operands");
+        return {};
+    }
     backend.upload(plain, contiguous(from, rows), count * sizeof(float));
-    backend.cast({plain, from.cols, from.rows, from.cols, half, matrix.stride, matrix.stride});
-    return half;
+    backend.cast({.x = plain,
+                  .x_stride = from.cols,
+                  .rows = from.rows,
+                  .cols = from.cols,
+                  .y = x_half,
+                  .y_stride = matrix.stride,
+                  .y_columns = matrix.stride});
+    return x_half;
 }
 
 std::string DeviceMatrixAccess::allocate(Backend& backend, int rows, int k, Matrix& matrix) {
@@ -216,7 +225,7 @@ void DeviceMatrixAccess::matmul(const Matrix& weights, Rows<const float> x, Rows
     op.x = space.upload_rounded(backend, op.weights, x);
     op.y = space.reserve<float>(backend, space.y, numel(x.rows, y.cols));
     op.y_stride = y.cols;
-    if (op.x == nullptr || op.y == nullptr || op.weights.data == nullptr) return;
+    if (!op.x || op.y == nullptr || op.weights.data == nullptr) return;
     if (bias != nullptr) {
         const auto count = static_cast<std::size_t>(op.weights.n);
         auto* copy = space.reserve<float>(backend, space.bias, count);

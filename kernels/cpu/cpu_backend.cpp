@@ -29,14 +29,6 @@
 namespace draftscope::kernels {
 namespace {
 
-// Activations are f32 on the CPU.
-const float* floats(const half_t* activations) {
-    return reinterpret_cast<const float*>(activations);
-}
-float* floats(half_t* activations) {
-    return reinterpret_cast<float*>(activations);
-}
-
 float activate(Activation activation, float value) {
     switch (activation) {
         case Activation::none:
@@ -186,7 +178,7 @@ void CpuBackend::fused_matmul(const FusedMatmulOp& op) {
     assert(product.weights.packed != nullptr && product.chosen == nullptr);
     const Matrix& weights = *product.weights.packed;
     const int n = weights.n(), k = weights.k();
-    Rows<const float> x(floats(product.x), product.rows, k, product.weights.stride);
+    Rows<const float> x(product.x.floats, product.rows, k, product.weights.stride);
     PreNorm norm;
     if (op.norm.x != nullptr) {
         x = {op.norm.x, product.rows, k, static_cast<std::ptrdiff_t>(op.norm.x_stride)};
@@ -194,10 +186,10 @@ void CpuBackend::fused_matmul(const FusedMatmulOp& op) {
     }
     const Rows<float> y(product.y, product.rows, n, static_cast<std::ptrdiff_t>(product.y_stride));
     announce(op);
-    if (op.gated != nullptr) {
+    if (op.gated) {
         assert(product.bias == nullptr && !product.accumulate);
         norm_matmul_silu(exec_, weights, norm, x, y,
-                         Rows<float>(floats(op.gated), product.rows, n / 2, op.gated_stride));
+                         Rows<float>(op.gated.floats, product.rows, n / 2, op.gated_stride));
     } else if (product.accumulate) {
         assert(product.bias == nullptr && norm.weight.empty());
         matmul_add(exec_, weights, x, product_rows(product.rows, n), y);
@@ -213,8 +205,7 @@ void CpuBackend::run(const RmsNormOp& op, const char*) {
         const std::int64_t first = std::int64_t{group} * op.width;
         const float* x = op.x + row * op.x_stride + first;
         float* y = op.y == nullptr ? nullptr : op.y + row * op.y_stride + first;
-        float* activations =
-            op.half == nullptr ? nullptr : floats(op.half) + std::int64_t{row} * op.half_stride + first;
+        float* activations = !op.half ? nullptr : op.half.floats + std::int64_t{row} * op.half_stride + first;
         float* out = op.add         ? reinterpret_cast<float*>(exec_.scratch(thread, bytes))
                      : y != nullptr ? y
                                     : activations;
@@ -232,7 +223,7 @@ void CpuBackend::run(const RmsNormOp& op, const char*) {
 void CpuBackend::run(const CastOp& op, const char*) {
     for (int r = 0; r < op.rows; ++r) {
         const float* x = op.x + r * op.x_stride;
-        std::transform(x, x + op.cols, floats(op.y) + r * op.y_stride,
+        std::transform(x, x + op.cols, op.y.floats + r * op.y_stride,
                        [&](float value) { return activate(op.activation, value); });
     }
 }
@@ -241,7 +232,7 @@ void CpuBackend::run(const AddOp& op, const char*) {
     for (int r = 0; r < op.rows; ++r) {
         const float* x = op.x + r * op.x_stride;
         float* y = op.y + r * op.y_stride;
-        const float* base = op.base == nullptr ? y : floats(op.base) + r * op.base_stride;
+        const float* base = !op.base ? y : op.base.floats + r * op.base_stride;
         for (int c = 0; c < op.cols; ++c) y[c] = base[c] + activate(op.activation, x[c]);
     }
 }
@@ -250,7 +241,7 @@ void CpuBackend::run(const SiluMulOp& op, const char*) {
     const std::ptrdiff_t stride = op.x_stride;
     kernels::silu_mul(exec_, Rows<const float>(op.x, op.rows, op.width, stride),
                       Rows<const float>(op.x + op.width, op.rows, op.width, stride),
-                      Rows<float>(floats(op.y), op.rows, op.width, op.y_stride));
+                      Rows<float>(op.y.floats, op.rows, op.width, op.y_stride));
 }
 
 void CpuBackend::run(std::span<const CopyRowsOp> ops, const char*) {
@@ -291,7 +282,7 @@ void CpuBackend::run(const AttentionOp& op, const char*) {
         const KvPlanes& cache = places.caches[places.sequence[r]];
         AttentionQuery& query = queries_[i];
         query.q = op.q + r * op.q_stride;
-        query.out = floats(op.y) + std::int64_t{r} * op.y_stride;
+        query.out = op.y.floats + std::int64_t{r} * op.y_stride;
         query.keys = cache.keys(op.layer);
         query.values = cache.values(op.layer);
         query.prefix = places.prefix[r];
@@ -311,7 +302,7 @@ void CpuBackend::run(const MatmulOp& op, const char*) {
     }
     assert(op.bias == nullptr && !op.accumulate);
     const int count = *op.chosen_count;
-    const Rows<const float> x(floats(op.x), op.rows, op.weights.k, op.weights.stride);
+    const Rows<const float> x(op.x.floats, op.rows, op.weights.k, op.weights.stride);
     const Rows<float> y(op.y, op.rows, count, static_cast<std::ptrdiff_t>(op.y_stride));
     prefetch_next(exec_, nullptr);
     if (op.weights.row_major != nullptr)
@@ -324,7 +315,7 @@ void CpuBackend::run(const MatmulOp& op, const char*) {
 
 void CpuBackend::run(const MatmulTopKSetOp& op, const char*) {
     const Matrix& weights = *op.weights.packed;
-    const Rows<const float> x(floats(op.x), op.rows, weights.k(), op.weights.stride);
+    const Rows<const float> x(op.x.floats, op.rows, weights.k(), op.weights.stride);
     prefetch_next(exec_, nullptr);
     kernels::matmul_topk_set(exec_, weights, x, op.k, Rows<std::int32_t>(op.ids, op.rows, op.k), set_logits_);
 }
@@ -332,7 +323,7 @@ void CpuBackend::run(const MatmulTopKSetOp& op, const char*) {
 void CpuBackend::run(const MatmulTopKOp& op, const char*) {
     assert(op.weights.packed != nullptr);
     const Matrix& weights = *op.weights.packed;
-    const Rows<const float> x(floats(op.x), op.rows, weights.k(), op.weights.stride);
+    const Rows<const float> x(op.x.floats, op.rows, weights.k(), op.weights.stride);
     const int kept = std::min(op.k, op.support);
     const Rows<std::int32_t> ids(op.ids, op.rows, kept, op.k);
     const Rows<float> values(op.values, op.rows, kept, op.k);

@@ -121,7 +121,7 @@ class LogitsChunks {
     const MatmulKernels& kernels_;
     MatmulBlocks kernel_;
     Packing packing_;
-    Activations activations_;
+    ProductInput activations_;
     int blocks_;
     bool streamed_;
     MatmulWork work_;

@@ -343,7 +343,7 @@ class Bench {
         drop_window();
     }
 
-    void product(const DeviceMatrix& weights, const half_t* x, float* y, int rows) {
+    void product(const DeviceMatrix& weights, Activations x, float* y, int rows) {
         MatmulOp op;
         op.weights = weights;
         op.x = x;
@@ -366,7 +366,7 @@ class Bench {
         device_.topk(op);
     }
     /// Product and selection in one pass.
-    void one_pass(const DeviceMatrix& weights, const half_t* x, int rows) {
+    void one_pass(const DeviceMatrix& weights, Activations x, int rows) {
         device_.matmul_topk({weights, x, rows, weights.n, options_.k, nullptr, ids_.as<std::int32_t>(),
                              values_.as<float>(), sums_.as<float>(), select_.as<void>()});
     }

@@ -70,7 +70,7 @@ struct AttentionOp {
     int blocks = 0;  ///< at least ceil(positions / attention_block) of every row
     /// [rows, heads, blocks, head_dim + 2] partial sums, starting at first_row.
     float* partial = nullptr;
-    half_t* y = nullptr;  ///< [rows, y_stride], padded with zeros
+    Activations y;  ///< [rows, y_stride], padded with zeros
     int y_stride = 0;
 };
 

@@ -54,7 +54,7 @@ constexpr std::size_t topk_scratch_bytes(int rows, int support, int k) {
 /// as in TopKOp; logsumexp covers all of the first `support`.
 struct MatmulTopKOp {
     DeviceMatrix weights;
-    const half_t* x = nullptr;  ///< [rows, weights.stride]
+    Activations x;  ///< [rows, weights.stride]
     int rows = 0, support = 0, k = 0;
     const float* bias = nullptr;  ///< [n] or null
     std::int32_t* ids = nullptr;  ///< [rows, k]
@@ -91,7 +91,7 @@ struct TopKSetOp {
 /// fast selection.
 struct MatmulTopKSetOp {
     DeviceMatrix weights;
-    const half_t* x = nullptr;    ///< [rows, weights.stride]
+    Activations x;                ///< [rows, weights.stride]
     int rows = 0, k = 0;          ///< must satisfy can_route()
     std::int32_t* ids = nullptr;  ///< [rows, k]
     void* scratch = nullptr;      ///< router_scratch_bytes() bytes

@@ -40,7 +40,7 @@ class SpyHead final : public LmHead {
     void begin(HeadCall& call) override { begun.emplace_back(call.level, call.rows); }
     void propose(HeadCall& call) override {
         proposed.emplace_back(call.level, call.rows);
-        const auto* row = reinterpret_cast<const float*>(call.x);
+        const auto* row = call.x.floats;
         std::vector<std::vector<float>> rows;
         for (int r = 0; r < call.rows; ++r, row += kernels::padded_columns(hidden))
             rows.emplace_back(row, row + hidden);

@@ -61,7 +61,7 @@ void HostCall::run(LmHead& head, HeadCall& call, Rows<const float> hidden) {
     x_.resize(numel(hidden.rows, stride));
     for (int r = 0; r < hidden.rows; ++r)
         std::copy_n(hidden.row_data(r), hidden.cols, x_.data() + row_offset(r, stride));
-    call.x = reinterpret_cast<const kernels::half_t*>(x_.data());
+    call.x = kernels::Activations(x_.data());
     ids_.resize(numel(call.rows, call.k));
     logits_.resize(numel(call.rows, call.k));
     sums_.assign(call.rows, 0.0f);

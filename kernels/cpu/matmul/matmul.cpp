@@ -219,7 +219,7 @@ class MatmulTask {
     const MatmulBlocks kernel_;
     const std::size_t block_;
     const FusionSpec& fusion_;
-    const Activations activations_;
+    const ProductInput activations_;
     int count_ = 0;
     MatmulWork work_;
     std::byte* shared_ = nullptr;

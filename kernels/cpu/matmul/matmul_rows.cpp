@@ -139,7 +139,7 @@ void matmul_rows(Exec& exec, const RowMajorMatrix& store, std::span<const TokenI
     work.x_stride = x.stride;
     work.y = y.data;
     work.y_stride = y.stride;
-    const Activations activations(kernels, store.packing().precision, x);
+    const ProductInput activations(kernels, store.packing().precision, x);
     std::byte* shared = nullptr;
     if (activations.needed() && x.rows > max_rows_quantised_per_thread) {
         shared = exec.shared_scratch(activations.bytes());

@@ -12,22 +12,18 @@
 namespace draftscope::kernels {
 namespace {
 
-half_t* activations(std::vector<float>& values) {
-    return reinterpret_cast<half_t*>(values.data());
-}
-
 /// Runs `op` fused and as Device does it by default, and compares the outputs.
 void compare_with_separate_ops(Backend& cpu, FusedMatmulOp op, std::span<const float> before) {
     const int rows = op.product.rows, n = op.product.weights.n, stride = op.product.weights.stride;
     std::vector<float> x(numel(rows, stride)), y[2], gated[2];
-    if (op.norm.x != nullptr) op.product.x = activations(x);
+    if (op.norm.x != nullptr) op.product.x = Activations(x.data());
     op.product.y_stride = n;
     for (int fused = 0; fused < 2; ++fused) {
         y[fused].assign(before.begin(), before.end());
         gated[fused].assign(numel(rows, padded_columns(n / 2)), 0.0f);
         op.product.y = y[fused].data();
-        if (op.gated != nullptr) {
-            op.gated = activations(gated[fused]);
+        if (op.gated) {
+            op.gated = Activations(gated[fused].data());
             op.gated_stride = padded_columns(n / 2);
         }
         if (fused == 1)
@@ -35,7 +31,7 @@ void compare_with_separate_ops(Backend& cpu, FusedMatmulOp op, std::span<const f
         else
             cpu.Backend::fused_matmul(op);
     }
-    if (op.gated == nullptr)
+    if (!op.gated)
         EXPECT_TRUE(same_bits(y[0].data(), y[1].data(), rows * n));
     else
         EXPECT_TRUE(same_bits(gated[0].data(), gated[1].data(), rows * padded_columns(n / 2)));
@@ -62,7 +58,7 @@ TEST(CpuBackend, FusesProductsWithoutChangingThem) {
                 op.next = matrix.device_matrix();
                 compare_with_separate_ops(cpu, op, before.data);
                 op.product.bias = nullptr;
-                op.gated = activations(const_cast<Table&>(x).data);  // any address; set per run
+                op.gated = Activations(const_cast<Table&>(x).data.data());  // any address; set per run
                 compare_with_separate_ops(cpu, op, before.data);
             }
         }
@@ -78,7 +74,7 @@ TEST(CpuBackend, AddsAProductToItsOutput) {
     Table product(rows, n), sum = before;
     MatmulOp op;
     op.weights = matrix.device_matrix();
-    op.x = reinterpret_cast<const half_t*>(x.row(0));
+    op.x = Activations(const_cast<float*>(x.row(0)));
     op.rows = rows;
     op.y = product.data.data();
     op.y_stride = n;
@@ -106,7 +102,7 @@ TEST(CpuBackend, NormsGroupsAndAddsThem) {
     op.eps = 1e-5f;
     op.y = y.data.data();
     op.add = true;
-    op.half = activations(copy);
+    op.half = Activations(copy.data());
     op.half_stride = op.half_columns = stride;
     exec->backend().rms_norm(op);
     for (int g = 0; g < groups; ++g) {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "engine/transformer/device_embeddings.h"
 #include "kernels/cpu/host_memory.h"
+#include "kernels/embedding_table.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/device_rig.h"
 #include "tests/support/ranking_file.h"
@@ -160,23 +160,22 @@ TEST(DeviceMemory, ADrafterWhoseWeightsFoundNoMemorySaysSo) {
 /// session calls.
 TEST(DeviceMemory, EmbeddingsAreRequestedAgainInTheNextSession) {
     TwinExec on;
-    DeviceEmbeddings table;
     int embedded = 0;
-    const auto get = [&] {
+    kernels::EmbeddingTable table(3, 8, [&](TokenId, float* out) {
+        ++embedded;
+        std::fill_n(out, 8, 1.0f);
+    });
+    const auto load = [&] {
         const std::lock_guard lock(on.twin->submit_mutex());
-        return table.get(*on.twin, 3, 8, [&](std::span<const TokenId> tokens, Rows<float> rows) {
-            embedded += static_cast<int>(tokens.size());
-            std::fill(rows.data, rows.data + rows.rows * rows.stride, 1.0f);
-        });
+        return table.load(*on.twin);
     };
     on.twin->leave(0);
-    EXPECT_EQ(get(), nullptr);
+    EXPECT_FALSE(load());
     on.twin->leave(100);
-    EXPECT_EQ(get(), nullptr);
+    EXPECT_FALSE(load());
     on.twin->clear_out_of_memory();
-    const float* table_address = get();
-    EXPECT_NE(table_address, nullptr);
-    EXPECT_EQ(get(), table_address);
+    EXPECT_TRUE(load());
+    EXPECT_TRUE(load());
     EXPECT_EQ(embedded, 3);
 }
 
