@@ -13,9 +13,9 @@
 #include "base/function_ref.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "kernels/exec.h"
 #include "kernels/ops.h"
 #include "kernels/ops/random_values.h"
+#include "kernels/thread_pool.h"
 
 /// A machine with its own memory for weights and activations. Ops name their operands by addresses in that
 /// memory. They run in the order in which they are enqueued; only synchronize() waits. kernels/cuda
@@ -66,7 +66,7 @@ class DeviceMemory {
   private:
     std::atomic<std::size_t> refused_bytes_ = 0;
 };
-/// The host's memory, as of Exec::backend() on the CPU. It outlives every Exec.
+/// The memory of the CPU backend. It outlives every backend.
 DeviceMemory& host_memory();
 
 // Members of Device for each op.
@@ -84,10 +84,10 @@ DeviceMemory& host_memory();
         enqueue(std::span(&op, 1));                    \
     }
 
-/// A stream of ops on a device, with the memory allocated through it.
+/// Memory, ops, and the threads that run ops (CPU) or the stream that they are enqueued to (GPU).
 class Backend : public DeviceMemory {
   public:
-    Backend();
+    explicit Backend(std::unique_ptr<ThreadPool> pool);
     ~Backend() override;
     virtual const DeviceInfo& info() const = 0;
     /// Returns whether this is the CPU. Its memory is the host's, ops run at once, and graphs are not kept.
@@ -96,6 +96,9 @@ class Backend : public DeviceMemory {
     Activations at(Activations first, std::ptrdiff_t count) const {
         return is_host() ? Activations(first.floats + count) : Activations(first.halves + count);
     }
+    /// Threads of the host; those of the CPU's ops. Only calls that replace them may keep the address.
+    ThreadPool& pool() const { return *pool_; }
+    void set_pool(std::unique_ptr<ThreadPool> pool) { pool_ = std::move(pool); }
     /// Hold it while enqueuing ops that belong together (the engine's thread or a side stream's). A thread
     /// may hold it several times.
     std::recursive_mutex& submit_mutex() { return submit_mutex_; }
@@ -200,6 +203,7 @@ class Backend : public DeviceMemory {
     Status failure() const;
 
   private:
+    std::unique_ptr<ThreadPool> pool_;
     std::recursive_mutex submit_mutex_;
     Float16Kind dtype_ = Float16Kind::bf16;
     std::string error_, out_of_memory_;
@@ -245,11 +249,11 @@ class ActivationBuffer : public DeviceBuffer {
     bool is_float_ = false;
 };
 
-/// Creates the device of a CPU, whose ops run on the pool of `exec`. See Exec::backend().
-std::unique_ptr<Backend> make_cpu_backend(Exec& exec);
-
-/// Creates a CPU thread pool with `device`, which it owns. Matrices are kept on the device in bf16.
-std::unique_ptr<Exec> make_device_exec(int threads, std::unique_ptr<Backend> backend);
+/// Creates the CPU, whose ops run on the threads of `pool`.
+std::unique_ptr<Backend> make_cpu_backend(std::unique_ptr<ThreadPool> pool);
+inline std::unique_ptr<Backend> make_cpu_backend(int threads, Isa isa = best_isa(), bool pin = false) {
+    return make_cpu_backend(make_thread_pool(threads, isa, pin));
+}
 
 /// The CUDA device that was found. Probing works without a GPU or its driver.
 struct DeviceProbe {
@@ -260,6 +264,7 @@ struct DeviceProbe {
 DeviceProbe probe_cuda();
 struct CudaOptions {
     int ordinal = 0;
+    int threads = 1;  ///< of the host
     bool graphs = true;
     bool cache_windows = false;  ///< set_l2_persisting() sets L2 access-policy windows
     /// Allocates buffers from large blocks. If false, each buffer is a driver allocation, so that the

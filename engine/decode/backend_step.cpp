@@ -6,7 +6,7 @@
 
 #include "base/numel.h"
 #include "engine/draft/tree_growth.h"
-#include "kernels/elementwise.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope {
 namespace {
@@ -48,7 +48,7 @@ void BackendStep::plan(const DraftContext& context, std::span<DraftJob> jobs, st
 }
 
 Status BackendStep::place() {
-    kernels::Backend& backend = core_.exec.backend();
+    kernels::Backend& backend = core_.backend;
     if (step_.place(backend, plans())) return {};
     return backend.out_of_memory("the step's trees", smaller);
 }
@@ -57,7 +57,7 @@ Status BackendStep::place() {
 Status BackendStep::place_sets(std::span<const Round> rounds) {
     queries_.list_sets(rounds, plans());
     if (step_.place_sets(plans())) return {};
-    return core_.exec.backend().out_of_memory("the step's token sets", smaller);
+    return core_.backend.out_of_memory("the step's token sets", smaller);
 }
 
 void BackendStep::upload_tree(std::span<const Round> rounds, std::size_t index,
@@ -74,7 +74,7 @@ void BackendStep::upload_trees(std::span<const Round> rounds) {
 
 Status BackendStep::enqueue_drafts(DraftContext& context, std::span<DraftJob> jobs,
                                    std::span<const Round> rounds) {
-    kernels::Backend& backend = core_.exec.backend();
+    kernels::Backend& backend = core_.backend;
     const bool watched = context.observer != nullptr && context.observer->observing();
     core_.sampled = core_.sampled || watched;
     spans_.begin(backend, watched, core_.sampled);
@@ -89,11 +89,11 @@ Status BackendStep::enqueue_drafts(DraftContext& context, std::span<DraftJob> jo
 Status BackendStep::enqueue_verify(const TreesRequest& request) {
     {
         DeviceSpans::Scope scope(spans_, core_.phases, Phase::verify, 0, step_.rows(), 0);
-        DS_ASSIGN(const std::uint64_t bytes, core_.target.enqueue_trees(core_.exec, request, step_));
+        DS_ASSIGN(const std::uint64_t bytes, core_.target.enqueue_trees(request, step_));
         scope.add_bytes(bytes);
     }
     DeviceSpans::Scope scope(spans_, core_.phases, Phase::accept, 0, step_.rows(), 0);
-    return core_.target.enqueue_answers(core_.exec, request, step_);
+    return core_.target.enqueue_answers(request, step_);
 }
 
 /// Reads the trees that grew, after their download.
@@ -135,11 +135,11 @@ Status BackendStep::drop_missing_rows(std::span<const Round> rounds) {
 /// Backend::submit_mutex().
 Status BackendStep::enqueue_step(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds,
                                  TreesRequest& request, FunctionRef<void()> drafted) {
-    const bool host = core_.exec.backend().is_host();
+    const bool host = core_.backend.is_host();
     DS_TRY(place());
     if (!host) {  // no upload between the drafts and the target's pass
         DS_TRY(place_sets(rounds));
-        DS_TRY(core_.target.upload_tree_layout(core_.exec, request, step_));
+        DS_TRY(core_.target.upload_tree_layout(request, step_));
     }
     DS_TRY(enqueue_drafts(context, jobs, rounds));
     if (host) {
@@ -162,7 +162,7 @@ Status BackendStep::enqueue(DraftContext& context, std::span<DraftJob> jobs, std
         DS_TRY(core_.drafter.check_draft(context, jobs));
     else if (!jobs.empty())
         DS_TRY(draft_on_host(context, jobs, rounds));
-    kernels::Backend& backend = core_.exec.backend();
+    kernels::Backend& backend = core_.backend;
     plan(context, jobs, rounds);
     caches_.clear();
     for (Round& round : rounds) caches_.push_back(&round.sequence->cache);
@@ -180,7 +180,7 @@ Status BackendStep::enqueue(DraftContext& context, std::span<DraftJob> jobs, std
 }
 
 Status BackendStep::finish(std::span<DraftJob> jobs, std::span<Round> rounds, FunctionRef<void()> drafted) {
-    kernels::Backend& backend = core_.exec.backend();
+    kernels::Backend& backend = core_.backend;
     {
         const std::lock_guard lock(backend.submit_mutex());
         DS_TRY(backend.synchronize());
@@ -199,7 +199,7 @@ Status BackendStep::commit(Round& round, std::size_t index) {
     const std::span<const int> path = round.acceptance.path;
     const auto count = static_cast<int>(path.size());
     sequence.cache.commit(count);
-    kernels::Backend& backend = core_.exec.backend();
+    kernels::Backend& backend = core_.backend;
     const std::lock_guard lock(backend.submit_mutex());
     const int width = core_.feature_width();
     sequence.new_slots = count;
@@ -219,13 +219,13 @@ Status BackendStep::commit(Round& round, std::size_t index) {
 }
 
 void BackendStep::end_commits() {
-    kernels::Backend& backend = core_.exec.backend();
+    kernels::Backend& backend = core_.backend;
     const std::lock_guard lock(backend.submit_mutex());
     backend.copy_rows(moves_);
     // A drafter was trained with the target's 16-bit features. A GPU rounds them when the drafter reads them.
     if (backend.is_host())
         for (const kernels::CopyRowsOp& move : moves_)
-            kernels::cast_to_dtype(core_.exec, Rows<float>(move.to, move.count, move.cols));
+            kernels::cast_to_dtype(core_.backend, Rows<float>(move.to, move.count, move.cols));
     moves_.clear();
 }
 

@@ -72,7 +72,7 @@ Status DecodeStep::make_jobs() {
 
 Status DecodeStep::draft_and_verify() {
     DS_TRY(make_jobs());
-    DraftContext context{core_.exec, core_.phases, core_.head, core_.options.tree, &live_};
+    DraftContext context{core_.backend, core_.phases, core_.head, core_.options.tree, &live_};
     if (core_.rule->needs().sampled_drafts && core_.options.sampling.temperature > 0)
         context.sampled = &sampling_;
     context.coverage_wanted = core_.records.on();

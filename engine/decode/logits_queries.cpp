@@ -29,7 +29,7 @@ LogitsQuery LogitsQueries::query(std::span<const Round> rounds, std::span<TreePl
     query.drafts = any_drafts && (query.ranks || query.drafts);
     // Simulated acceptance measures the round time of any rule, and shadow heads read complete rows.
     query.complete = rule.info().is_simulated() || !core_.options.shadows.empty();
-    const LmHead* head = core_.exec.device() == nullptr ? nullptr : core_.head;
+    const LmHead* head = core_.backend.is_host() ? nullptr : core_.head;
     const bool sets_come = grown && records_nodes() && head != nullptr && head->shape(0, 1).set > 0;
     for (std::size_t i = 0; i < plans.size(); ++i) {
         const Sequence& sequence = *rounds[i].sequence;

@@ -36,8 +36,8 @@ class DecodingHeadDrafter final : public Drafter {
     bool uses_head() const override { return heads_->lm_heads().empty(); }
     bool needs_hidden() const override { return true; }
     std::unique_ptr<DrafterState> make_state(int) const override { return std::make_unique<PathHeadState>(); }
-    Status extend_cache(DraftContext& context, std::span<DraftJob> jobs) override {
-        const std::lock_guard lock(select_backend(context).submit_mutex());
+    Status extend_cache(DraftContext&, std::span<DraftJob> jobs) override {
+        const std::lock_guard lock(rows_.device().submit_mutex());
         return gather_inputs(jobs);
     }
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
@@ -58,7 +58,6 @@ class DecodingHeadDrafter final : public Drafter {
         if (own_lm_head_) own.head = own_lm_head_.get();
         return own;
     }
-    kernels::Backend& select_backend(const DraftContext& context);
     Status gather_inputs(std::span<DraftJob> jobs);
     static void plan_trees(std::span<DraftJob> jobs, std::vector<GrowingTree>& out);
 
@@ -76,16 +75,9 @@ class DecodingHeadDrafter final : public Drafter {
     kernels::DeviceArray<float> roots_;  ///< their embeddings, [jobs, d]
 };
 
-/// Selects the device that later ops of the call run on.
-kernels::Backend& DecodingHeadDrafter::select_backend(const DraftContext& context) {
-    if (heads_->pass().on_host()) heads_->pass().use(context.exec.backend());
-    return rows_.device();
-}
-
 Status DecodingHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jobs) {
     DraftContext context = head_context(run_context);
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
-    kernels::Backend& backend = select_backend(context);
     for (DraftJob& job : jobs) {
         if (job.tree.nodes <= 1) continue;
         if (path_state_for(job).input.bytes() == 0)
@@ -93,7 +85,7 @@ Status DecodingHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob
         job.tree = clip_tree(job.tree, heads_->heads());
     }
     return own_trees_.expand(
-        context, jobs, growth_, backend,
+        context, jobs, growth_, rows_.device(),
         [&](std::span<DraftJob> drafting, std::vector<GrowingTree>& trees) { plan_trees(drafting, trees); });
 }
 
@@ -114,7 +106,6 @@ void DecodingHeadDrafter::plan_trees(std::span<DraftJob> jobs, std::vector<Growi
 Status DecodingHeadDrafter::enqueue_draft(DraftContext& run_context, std::span<DraftJob> jobs, TreeStep& step,
                                           DeviceSpans& spans) {
     DraftContext context = head_context(run_context);
-    select_backend(context);
     DS_TRY(gather_inputs(jobs));
     plan_trees(jobs, trees_);
     if (!growth_.prepare(context, trees_))

@@ -31,7 +31,7 @@ class LevelObserver {
 
 /// What a drafter works with in one step.
 struct DraftContext {
-    kernels::Exec& exec;
+    kernels::Backend& backend;
     PhaseRecorder& phases;
     LmHead* head = nullptr;  ///< null for drafters that use no head
     TreeSpec tree;
@@ -137,6 +137,6 @@ Status check_tree(const Drafter& drafter, const TreeSpec& tree);
 
 /// `spec` is "NAME[:PATH[,key=value...]]".
 Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::string& default_path,
-                                              const Target& target, kernels::Exec& exec);
+                                              const Target& target, kernels::Backend& backend);
 
 }  // namespace draftscope

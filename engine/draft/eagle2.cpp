@@ -19,12 +19,12 @@ class Eagle2Model final : public EagleModel {
           target_(target),
           embeddings_(own_embeddings(checkpoint_, target)) {}
 
-    Status load(kernels::Exec& exec, kernels::Precision precision) {
+    Status load(kernels::Backend& backend, kernels::Precision precision) {
         const int d = checkpoint_.shape.hidden;
         const WeightSource& source = *checkpoint_.weights;
         const StackedTensor fc{checkpoint_.name("fc.weight"), d};
         const std::string bias = checkpoint_.name("fc.bias");
-        DS_ASSIGN(fc_, pack_stacked(exec, precision, source, {&fc, 1}, 2 * d, "hidden size and twice it"));
+        DS_ASSIGN(fc_, pack_stacked(backend, precision, source, {&fc, 1}, 2 * d, "hidden size and twice it"));
         const bool has_bias = source.find(bias) != nullptr;
         if (checkpoint_.fc_bias.value_or(has_bias) != has_bias) {
             return bad_input("{}: tensor '{}' is {}, but config.json says \"bias\": {}", source.path(), bias,
@@ -33,8 +33,8 @@ class Eagle2Model final : public EagleModel {
         if (has_bias) {
             DS_ASSIGN(fc_bias_, read_vector(source, bias, d));
         }
-        DS_ASSIGN(layer_, load_eagle_layer(exec, precision, checkpoint_, d));
-        DS_TRY(pass_.prepare(exec.backend(), checkpoint_.shape, checkpoint_.rope, layer_, d));
+        DS_ASSIGN(layer_, load_eagle_layer(backend, precision, checkpoint_, d));
+        DS_TRY(pass_.prepare(backend, checkpoint_.shape, checkpoint_.rope, layer_, d));
         pass_.set_fused(fc_, pass_.keep(fc_bias_));
         return checkpoint_.check_all_used();
     }
@@ -49,7 +49,6 @@ class Eagle2Model final : public EagleModel {
         return fc_.bytes() + fc_bias_.size() * sizeof(float) + layer_.bytes();
     }
 
-    kernels::Backend* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     kernels::EmbeddingTable& embeddings() override {
         return checkpoint_.embedding == nullptr ? target_.embeddings() : embeddings_;
     }
@@ -76,10 +75,10 @@ class Eagle2Model final : public EagleModel {
 /// `path`: a folder or file in a published layout (docs/FORMATS.md), or "synthetic:NAME" for that synthetic
 /// target. eagle_options() may follow.
 Result<std::unique_ptr<Drafter>> make_eagle2(const std::string& path, const Target& target,
-                                             kernels::Exec& exec) {
+                                             kernels::Backend& backend) {
     DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle2, path, target));
     auto model = std::make_unique<Eagle2Model>(std::move(checkpoint), target);
-    DS_TRY(model->load(exec, target.precision()));
+    DS_TRY(model->load(backend, target.precision()));
     return make_eagle_drafter(std::move(model), "eagle2");
 }
 

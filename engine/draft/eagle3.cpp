@@ -23,13 +23,13 @@ class Eagle3Model final : public EagleModel {
           target_(target),
           embeddings_(own_embeddings(checkpoint_, target)) {}
 
-    Status load(kernels::Exec& exec, kernels::Precision precision) {
+    Status load(kernels::Backend& backend, kernels::Precision precision) {
         const int d = checkpoint_.shape.hidden;
         const WeightSource& source = *checkpoint_.weights;
         const StackedTensor fc{checkpoint_.name("fc.weight"), d};
-        DS_ASSIGN(fc_, pack_stacked(exec, precision, source, {&fc, 1}, feature_width(),
+        DS_ASSIGN(fc_, pack_stacked(backend, precision, source, {&fc, 1}, feature_width(),
                                     "hidden size and one of the target's per aux layer"));
-        DS_ASSIGN(layer_, load_eagle_layer(exec, precision, checkpoint_, 2 * d));
+        DS_ASSIGN(layer_, load_eagle_layer(backend, precision, checkpoint_, 2 * d));
         const auto norm = [&](std::string_view name, int size) {
             return read_vector(source, checkpoint_.name(name), size);
         };
@@ -37,8 +37,8 @@ class Eagle3Model final : public EagleModel {
         DS_ASSIGN(input_norm_, norm("layers.0.input_layernorm.weight", d));
         DS_ASSIGN(final_norm_, norm("norm.weight", d));
         DS_TRY(load_feature_norms());
-        DS_TRY(load_head(exec, precision));
-        DS_TRY(pass_.prepare(exec.backend(), checkpoint_.shape, checkpoint_.rope, layer_, 2 * d));
+        DS_TRY(load_head(backend, precision));
+        DS_TRY(pass_.prepare(backend, checkpoint_.shape, checkpoint_.rope, layer_, 2 * d));
         const float* last = pass_.keep(final_norm_);
         const bool given_out = checkpoint_.norm_output;
         const bool head_norm = checkpoint_.head_norm && !given_out;
@@ -63,7 +63,6 @@ class Eagle3Model final : public EagleModel {
     kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override { return layer_.bytes(); }
     std::size_t feature_weight_bytes() const override { return fc_.bytes(); }
-    kernels::Backend* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     kernels::EmbeddingTable& embeddings() override {
         return checkpoint_.embedding == nullptr ? target_.embeddings() : embeddings_;
     }
@@ -164,7 +163,7 @@ class Eagle3Model final : public EagleModel {
 
     /// Loads lm_head.weight: absent (the target's is used), full, or trimmed with d2t. Without one, d2t
     /// selects rows of the target's.
-    Status load_head(kernels::Exec& exec, kernels::Precision precision) {
+    Status load_head(kernels::Backend& backend, kernels::Precision precision) {
         const WeightSource& source = *checkpoint_.weights;
         const HeadRowMaps maps = {checkpoint_.name("d2t"), checkpoint_.name("t2d"),
                                   checkpoint_.layout != EagleLayout::gguf, checkpoint_.own_vocab,
@@ -177,14 +176,14 @@ class Eagle3Model final : public EagleModel {
                 "requires an LM head in the checkpoint, but tensor '{}' is missing",
                 source.path(), d, target_.config().hidden, maps.head);
         }
-        if (head == nullptr) return select_target_rows(exec, maps);
+        if (head == nullptr) return select_target_rows(backend, maps);
         const int max_rows = std::max(vocab, checkpoint_.own_vocab);
         if (head->rows() > max_rows) {
             return bad_input("{}: {} has {} rows, but the target's vocabulary has {}", source.path(),
                              maps.head, head->rows(), max_rows);
         }
         const StackedTensor part{maps.head, static_cast<int>(head->rows())};
-        DS_ASSIGN(own_lm_head_, pack_stacked(exec, precision, source, {&part, 1}, d, "hidden size"));
+        DS_ASSIGN(own_lm_head_, pack_stacked(backend, precision, source, {&part, 1}, d, "hidden size"));
         if (checkpoint_.draft_vocab > 0 && checkpoint_.draft_vocab != part.rows)
             add_note(checkpoint_.notes, "{}: {} has {} rows, though draft_vocab_size is {}; the rows count",
                      source.path(), maps.head, part.rows, checkpoint_.draft_vocab);
@@ -196,11 +195,11 @@ class Eagle3Model final : public EagleModel {
             return {};
         }
         DS_ASSIGN(vocab_, read_head_rows(source, maps, part.rows, vocab, checkpoint_.notes));
-        own_lm_head_ = select_rows(exec, std::move(own_lm_head_), vocab_);
+        own_lm_head_ = select_rows(backend, std::move(own_lm_head_), vocab_);
         return {};
     }
 
-    Status select_target_rows(kernels::Exec& exec, const HeadRowMaps& maps) {
+    Status select_target_rows(kernels::Backend& backend, const HeadRowMaps& maps) {
         const WeightSource& source = *checkpoint_.weights;
         const int vocab = target_.config().vocab;
         if (source.find(maps.to_target) == nullptr && source.find(maps.marks) == nullptr) {
@@ -216,7 +215,7 @@ class Eagle3Model final : public EagleModel {
         add_note(checkpoint_.notes, "{}: {} is missing; the target's rows of the {} tokens of {} draft",
                  source.path(), maps.head, vocab_.ids.size(),
                  source.find(maps.to_target) != nullptr ? maps.to_target : maps.marks);
-        own_lm_head_ = target_.lm_head().gather_rows(exec, vocab_.ids);
+        own_lm_head_ = target_.lm_head().gather_rows(backend.pool(), vocab_.ids);
         return {};
     }
 
@@ -238,10 +237,10 @@ class Eagle3Model final : public EagleModel {
 /// `path`: a folder or file in a published layout (docs/FORMATS.md), or "synthetic:NAME" for that synthetic
 /// target. eagle_options() may follow.
 Result<std::unique_ptr<Drafter>> make_eagle3(const std::string& path, const Target& target,
-                                             kernels::Exec& exec) {
+                                             kernels::Backend& backend) {
     DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle3, path, target));
     auto model = std::make_unique<Eagle3Model>(std::move(checkpoint), target);
-    DS_TRY(model->load(exec, target.precision()));
+    DS_TRY(model->load(backend, target.precision()));
     return make_eagle_drafter(std::move(model), "eagle3");
 }
 

@@ -302,7 +302,7 @@ Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const 
     return out;
 }
 
-Result<DecoderLayer> load_eagle_layer(kernels::Exec& exec, kernels::Precision precision,
+Result<DecoderLayer> load_eagle_layer(kernels::Backend& backend, kernels::Precision precision,
                                       EagleCheckpoint& checkpoint, int qkv_inputs) {
     const LayerShape& shape = checkpoint.shape;
     const WeightSource& source = *checkpoint.weights;
@@ -311,7 +311,7 @@ Result<DecoderLayer> load_eagle_layer(kernels::Exec& exec, kernels::Precision pr
         std::vector<StackedTensor> named(parts);
         for (StackedTensor& part : named)
             part.name = checkpoint.name("layers.0." + part.name + "_proj.weight");
-        return pack_stacked(exec, precision, source, named, cols, reason);
+        return pack_stacked(backend, precision, source, named, cols, reason);
     };
     const auto vector = [&](std::string_view name, int size) {
         return read_vector(source, checkpoint.name(name), size, reason);

@@ -85,7 +85,7 @@ Status read_eagle_config(const JsonFile& file, const ModelConfig& target, EagleC
 Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint& out);
 
 /// Loads the decoder layer; q/k/v take `qkv_inputs` columns. attn_norm stays empty.
-Result<DecoderLayer> load_eagle_layer(kernels::Exec& exec, kernels::Precision precision,
+Result<DecoderLayer> load_eagle_layer(kernels::Backend& backend, kernels::Precision precision,
                                       EagleCheckpoint& checkpoint, int qkv_inputs);
 
 /// Returns the checkpoint's own embeddings. Tokens that it lacks have the target's, or zeros if its width

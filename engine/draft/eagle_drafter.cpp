@@ -30,10 +30,10 @@ class EagleDrafter final : public Drafter {
     bool needs_hidden() const override { return model_->aux_layers().empty(); }
     std::span<const int> aux_layers() const override { return model_->aux_layers(); }
     std::unique_ptr<DrafterState> make_state(int slots) const override {
-        return std::make_unique<EagleState>(slots, model_->shape(), model_->kv_type(), model_->device());
+        return std::make_unique<EagleState>(slots, model_->shape(), model_->kv_type(), backend());
     }
     bool enable_rewind(DrafterState& state) const override {
-        if (model_->device() != nullptr) return false;
+        if (!backend().is_host()) return false;
         return static_cast<EagleState&>(state).keep_history = true;
     }
     void rewind(DrafterState& state) const override { static_cast<EagleState&>(state).cache.clear(); }
@@ -58,7 +58,7 @@ class EagleDrafter final : public Drafter {
         int rows;
     };
 
-    bool on_host() const { return model_->device() == nullptr; }
+    kernels::Backend& backend() const { return model_->layer().device(); }
     int hidden() const { return model_->shape().hidden; }
     int new_slots(const DraftJob& job) const {
         if (job.device_features != nullptr) return job.device_rows;
@@ -66,7 +66,6 @@ class EagleDrafter final : public Drafter {
     }
     Status check_catch_up(const DraftJob& job) const;
     Status check_expand(const DraftContext& context, const DraftJob& job) const;
-    kernels::Backend& select_backend(DraftContext& context);
     Status catch_up(DraftContext& context, std::span<const Slice> slices, int rows, DeviceSpans& spans,
                     std::span<const GrowingTree> trees, FunctionRef<void()> inputs_known);
     void copy_last_rows(std::span<const Slice> slices, const float* from, int width,
@@ -112,12 +111,6 @@ Status EagleDrafter::check_catch_up(const DraftJob& job) const {
     return {};
 }
 
-/// Selects the device that later ops of the call run on.
-kernels::Backend& EagleDrafter::select_backend(DraftContext& context) {
-    if (on_host()) model_->layer().use(context.exec.backend());
-    return model_->layer().device();
-}
-
 /// Reuses the results of slots that a rewound state has processed before.
 void EagleDrafter::recall(std::span<DraftJob> jobs) {
     recalled_.clear();
@@ -127,14 +120,13 @@ void EagleDrafter::recall(std::span<DraftJob> jobs) {
 /// The catch-up alone, with a wait.
 Status EagleDrafter::extend_cache(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_catch_up(job));
-    kernels::Backend& backend = select_backend(context);
     recall(jobs);
     for (std::size_t j = 0; j < jobs.size(); ++j)
         state_for(jobs[j]).cache.ensure_free(new_slots(jobs[j]) - recalled_[j] +
                                              jobs[j].tree.drafting_nodes());
-    const Status extended = backend.submit([&]() -> Status {
+    const Status extended = backend().submit([&]() -> Status {
         DS_TRY(reserve_states(jobs));
-        own_spans_.begin(backend);
+        own_spans_.begin(backend());
         return enqueue_extend(context, jobs, own_spans_, {}, [] {});
     });
     DS_TRY(extended);
@@ -159,9 +151,8 @@ Status EagleDrafter::check_expand(const DraftContext& context, const DraftJob& j
 /// Trees without a target's pass, with a wait.
 Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_expand(context, job));
-    kernels::Backend& backend = select_backend(context);
     for (const DraftJob& job : jobs) state_for(job).make_room(job.tree.drafting_nodes());
-    return own_trees_.expand(context, jobs, growth_, backend,
+    return own_trees_.expand(context, jobs, growth_, backend(),
                              [&](std::span<DraftJob> drafting, std::vector<GrowingTree>& trees) {
                                  plan_trees(drafting, true, trees);
                              });
@@ -183,12 +174,11 @@ Status EagleDrafter::check_draft(const DraftContext& context, std::span<const Dr
 }
 
 Status EagleDrafter::reserve_states(std::span<DraftJob> jobs) const {
-    kernels::Backend& backend = model_->layer().device();
     for (DraftJob& job : jobs)
-        if (!state_for(job).reserve(backend))
-            return backend.out_of_memory(fmt::format("a sequence's state of {}", name_));
-    if (!model_->embeddings().load(backend))
-        return backend.out_of_memory(fmt::format("the embeddings of {}", name_));
+        if (!state_for(job).reserve(backend()))
+            return backend().out_of_memory(fmt::format("a sequence's state of {}", name_));
+    if (!model_->embeddings().load(backend()))
+        return backend().out_of_memory(fmt::format("the embeddings of {}", name_));
     return {};
 }
 
@@ -206,14 +196,12 @@ void EagleDrafter::plan_trees(std::span<DraftJob> jobs, bool extended, std::vect
 
 Status EagleDrafter::enqueue_draft(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
                                    DeviceSpans& spans) {
-    select_backend(context);
     DS_TRY(reserve_states(jobs));
     recall(jobs);
     plan_trees(jobs, false, trees_);
     // Memory is reserved before anything is enqueued: a buffer that grows later loses its contents.
     if (!growth_.prepare(context, trees_))
-        return model_->layer().device().out_of_memory(fmt::format("the trees of {}", name_),
-                                                      "use a smaller batch or tree");
+        return backend().out_of_memory(fmt::format("the trees of {}", name_), "use a smaller batch or tree");
     DS_TRY(
         enqueue_extend(context, jobs, spans, trees_, [&] { growth_.begin(context, trees_, spans, step); }));
     return growth_.enqueue(context, trees_, step);
@@ -252,10 +240,9 @@ Status EagleDrafter::enqueue_extend(DraftContext& context, std::span<DraftJob> j
 
 /// Uploads tokens and features of the slots; slices are contiguous.
 bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
-    kernels::Backend& backend = model_->layer().device();
     const std::size_t width = model_->feature_width();
-    if (!d_tokens_.reserve(backend, static_cast<std::size_t>(max_extend_rows) * sizeof(TokenId)) ||
-        !d_features_.reserve(backend, rows * width * sizeof(float)))
+    if (!d_tokens_.reserve(backend(), static_cast<std::size_t>(max_extend_rows) * sizeof(TokenId)) ||
+        !d_features_.reserve(backend(), rows * width * sizeof(float)))
         return false;
     tokens_.clear();
     copies_.clear();
@@ -275,14 +262,14 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
             const Rows<const float> mine =
                 (needs_hidden() ? job.new_hidden : job.new_aux).slice(slice.first, slice.rows);
             const bool whole = mine.stride == mine.cols;
-            if (whole) backend.upload(to, mine.data, values * sizeof(float));
+            if (whole) backend().upload(to, mine.data, values * sizeof(float));
             for (int r = 0; !whole && r < mine.rows; ++r)
-                backend.upload(to + row_offset(r, width), mine.row_data(r), width * sizeof(float));
+                backend().upload(to + row_offset(r, width), mine.row_data(r), width * sizeof(float));
         }
         to += values;
     }
-    backend.upload(d_tokens_.as<void>(), tokens_.data(), tokens_.size() * sizeof(TokenId));
-    backend.copy_rows(copies_);
+    backend().upload(d_tokens_.as<void>(), tokens_.data(), tokens_.size() * sizeof(TokenId));
+    backend().copy_rows(copies_);
     return true;
 }
 
@@ -301,9 +288,9 @@ Status EagleDrafter::catch_up(DraftContext& context, std::span<const Slice> slic
         for (int i = 0; i < slice.rows; ++i) batch_.add_row(state.cache, slot + i, slot + i, slot + i + 1);
     }
     // All uploads come before the round's first kernel. A CPU's levels have no more rows than candidates.
-    if (!on_host() && !trees.empty()) DS_TRY(rows_.upload_layouts(trees, batch_));
+    if (!backend().is_host() && !trees.empty()) DS_TRY(rows_.upload_layouts(trees, batch_));
     if (!layer.make_room(rows) || !upload_slices(slices, rows))
-        return layer.device().out_of_memory(fmt::format("{} verified slots of {}", rows, name_));
+        return backend().out_of_memory(fmt::format("{} verified slots of {}", rows, name_));
     {
         DeviceSpans::Scope scope(spans, context.phases, Phase::backbone, 0, rows, rows_.pass_bytes(batch_));
         rows_.enqueue_embeddings(d_tokens_.as<std::int32_t>(), rows);
@@ -314,7 +301,7 @@ Status EagleDrafter::catch_up(DraftContext& context, std::span<const Slice> slic
     }
     copy_last_rows(slices, layer.outputs(), d, &EagleState::output);
     for (const Slice& slice : slices) state_for(*slice.job).commit(slice.rows);
-    if (on_host()) remember_rows(slices);
+    remember_rows(slices);
     return {};
 }
 
@@ -341,7 +328,7 @@ void EagleDrafter::copy_last_rows(std::span<const Slice> slices, const float* fr
         copies_.push_back({from + std::ptrdiff_t{end - 1} * width, width, nullptr, 1, width,
                            (state_for(*slice.job).*to).as<float>(), width});
     }
-    model_->layer().device().copy_rows(copies_);
+    backend().copy_rows(copies_);
 }
 
 }  // namespace

@@ -32,8 +32,6 @@ class EagleModel {
     virtual std::size_t weight_bytes() const = 0;
     virtual std::size_t feature_weight_bytes() const { return 0; }  ///< as in Drafter
     virtual kernels::KvType kv_type() const = 0;
-    /// The device that holds the weights; null = the host.
-    virtual kernels::Backend* device() const { return nullptr; }
     /// Converts target features of verified slots, [rows, feature_width()], to hiddens in layer()'s inputs.
     /// They are of the target's last hidden states, or of aux_layers(). The caller holds
     /// Backend::submit_mutex().

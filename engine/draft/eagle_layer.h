@@ -29,9 +29,6 @@ class EagleLayer {
     /// EAGLE-3: attention reads [norm(embedding); norm(hidden)], and the residual starts from the hidden.
     void set_joined(const Norms& norms);
 
-    /// Runs later passes on `device`, which has the memory of prepare()'s: another pool of the same CPU.
-    void use(kernels::Backend& backend) { decoder_.use(backend); }
-
     // Passes without waits in between. The caller holds Backend::submit_mutex().
     /// Reserves memory for passes of up to `rows` rows. Returns false if memory runs out.
     bool make_room(int rows);

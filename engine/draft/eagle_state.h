@@ -15,7 +15,7 @@ namespace draftscope {
 /// KV cache of the verified slots. Rows that an expansion writes after them are never committed, because
 /// their inputs are the drafter's own predictions.
 struct EagleState final : DrafterState {
-    EagleState(int slots, const LayerShape& shape, kernels::KvType type, kernels::Backend* backend)
+    EagleState(int slots, const LayerShape& shape, kernels::KvType type, kernels::Backend& backend)
         : cache(1, slots, shape.kv_width(), type, backend), hidden(shape.hidden) {}
     KvCache cache;
     int hidden = 0;  ///< d

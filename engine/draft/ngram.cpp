@@ -207,7 +207,7 @@ Status set_option(std::string_view text, NgramOptions& options) {
 }
 
 /// `path` is "" or parameters: "max=3,min=1,window=0,backoff=1".
-Result<std::unique_ptr<Drafter>> make_ngram(const std::string& path, const Target&, kernels::Exec&) {
+Result<std::unique_ptr<Drafter>> make_ngram(const std::string& path, const Target&, kernels::Backend&) {
     NgramOptions options;
     for (std::string_view rest = path; !rest.empty();) {
         const std::size_t comma = rest.find(',');

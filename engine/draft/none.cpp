@@ -22,7 +22,7 @@ class NoDrafter final : public Drafter {
     std::size_t weight_bytes() const override { return 0; }
 };
 
-Result<std::unique_ptr<Drafter>> make_none(const std::string& path, const Target&, kernels::Exec&) {
+Result<std::unique_ptr<Drafter>> make_none(const std::string& path, const Target&, kernels::Backend&) {
     if (!path.empty()) return bad_input("drafter 'none' accepts nothing after the colon, found '{}'", path);
     return std::unique_ptr<Drafter>(std::make_unique<NoDrafter>());
 }

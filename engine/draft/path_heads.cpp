@@ -10,7 +10,6 @@ namespace draftscope {
 
 Status PathHeads::prepare(kernels::Backend& backend, const DecodingHeadWeights& weights, int hidden) {
     backend_ = &backend;
-    on_host_ = backend.is_host();
     weights_ = &weights;
     hidden_ = hidden;
     std::vector<float> biases;

@@ -18,11 +18,7 @@ class PathHeads {
     /// Uploads the biases. `weights` belong to `device` and must outlive this object. Fails if memory runs
     /// out.
     Status prepare(kernels::Backend& backend, const DecodingHeadWeights& weights, int hidden);
-    /// Whether the host's own memory holds the heads.
-    bool on_host() const { return on_host_; }
     kernels::Backend& device() const { return *backend_; }
-    /// Runs later passes on `device`, which has the memory of prepare()'s: another pool of the same CPU.
-    void use(kernels::Backend& backend) { backend_ = &backend; }
     int levels() const { return static_cast<int>(weights_->heads.size()); }
 
     /// Reserves memory for passes of up to `rows` rows. Returns false if memory runs out.
@@ -40,7 +36,6 @@ class PathHeads {
     void enqueue_blocks(int level, int rows);
 
     kernels::Backend* backend_ = nullptr;
-    bool on_host_ = true;
     const DecodingHeadWeights* weights_ = nullptr;
     int hidden_ = 0, widest_ = 0;
     kernels::DeviceBuffer biases_;         ///< of each block and then its shortcut, [d] each

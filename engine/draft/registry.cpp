@@ -65,7 +65,7 @@ Status check_tree(const Drafter& drafter, const TreeSpec& tree) {
 }
 
 Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::string& default_path,
-                                              const Target& target, kernels::Exec& exec) {
+                                              const Target& target, kernels::Backend& backend) {
     const std::size_t colon = spec.find(':');
     const std::string_view id = drafter_id(spec);
     const DrafterInfo* info = find_drafter(id);
@@ -80,7 +80,7 @@ Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::
     if (info->needs_weights && (path.empty() || path.front() == ',')) {
         return bad_input("drafter '{}' needs a checkpoint: use {}:FOLDER", id, id);
     }
-    return info->make(path, target, exec);
+    return info->make(path, target, backend);
 }
 
 }  // namespace draftscope

@@ -323,8 +323,13 @@ void TreeGrowth::begin_head(DraftContext& context, int level, int rows, const fl
 }
 
 HeadCall TreeGrowth::call_of(DraftContext& context, const Call& enqueued) {
-    HeadCall call{rows_.device(), context.exec,  context.phases, *spans_,
-                  enqueued.level, enqueued.rows, topk_,          enqueued.sequences};
+    HeadCall call{.backend = rows_.device(),
+                  .phases = context.phases,
+                  .spans = *spans_,
+                  .level = enqueued.level,
+                  .rows = enqueued.rows,
+                  .k = topk_,
+                  .sequences = enqueued.sequences};
     call.downloads = d_left_.as<std::int32_t>() + enqueued.downloads;
     call.sets_requested = sets_requested_;
     call.ids = best_.as<std::int32_t>();

@@ -5,12 +5,11 @@
 
 #include "base/numel.h"
 #include "engine/fit/linalg.h"
-#include "kernels/matmul.h"
-#include "kernels/topk.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope::fit {
 
-Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> weights,
+Result<AffinityMatrix> token_affinity(kernels::Backend& backend, Rows<const float> weights,
                                       const AffinityOptions& options, const Hooks& hooks) {
     if (options.width < 2 || options.width > weights.rows)
         return bad_input("neighbours={} for {} tokens; use 2..{}", options.width, weights.rows, weights.rows);
@@ -18,7 +17,7 @@ Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> wei
         return bad_input("keep={}: a share of probability is from 0 to 1", options.keep);
     if (options.temperature <= 0) return bad_input("temperature={}: must be above 0", options.temperature);
     const Dense unit = normalise_rows(weights);
-    const kernels::Matrix tokens = pack_rows(exec, unit.view());
+    const kernels::Matrix tokens = pack_rows(backend, unit.view());
     AffinityMatrix result;
     result.width = options.width;
     Dense cosines, best_values;
@@ -29,12 +28,12 @@ Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> wei
         hooks.report(static_cast<double>(first) / unit.rows, "nearest tokens");
         const int count = std::min(block, unit.rows - first);
         cosines.resize(count, unit.rows);
-        kernels::matmul(exec, tokens, unit.view().slice(first, count), cosines.view());
+        kernels::matmul(backend.pool(), tokens, unit.view().slice(first, count), cosines.view());
         // A value above every cosine, so that a token with equal weights cannot take the token's own place.
         for (int r = 0; r < count; ++r) cosines.row(r)[first + r] = 2.0f;
         best_values.resize(count, options.width);
         best.resize(best_values.size());
-        kernels::topk(exec, cosines.view(), options.width, {best.data(), count, options.width},
+        kernels::topk(backend.pool(), cosines.view(), options.width, {best.data(), count, options.width},
                       best_values.view());
         for (int r = 0; r < count; ++r) {
             const auto values = best_values.row(r);

@@ -6,7 +6,7 @@
 #include "base/result.h"
 #include "base/spans.h"
 #include "engine/fit/hooks.h"
-#include "kernels/exec.h"
+#include "kernels/backend.h"
 
 namespace draftscope::fit {
 
@@ -25,7 +25,7 @@ struct AffinityOptions {
     double keep = 0.9;
     double temperature = 0.1;
 };
-Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> weights,
+Result<AffinityMatrix> token_affinity(kernels::Backend& backend, Rows<const float> weights,
                                       const AffinityOptions& options, const Hooks& hooks);
 
 }  // namespace draftscope::fit

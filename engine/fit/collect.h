@@ -47,7 +47,7 @@ struct CollectOptions {
 /// processes the target's features and drafts a round, once along the text's own tokens and once as the full
 /// head's tree. `weights` is what a head would be prepared with. Texts with fewer than two generated tokens
 /// are skipped. Fewer than two usable texts, or missing features, are bad_input.
-Result<Samples> collect_samples(kernels::Exec& exec, Drafter& drafter, const HeadWeights& weights,
+Result<Samples> collect_samples(kernels::Backend& backend, Drafter& drafter, const HeadWeights& weights,
                                 int context, TextSource& texts, const CollectOptions& options,
                                 const Hooks& hooks);
 

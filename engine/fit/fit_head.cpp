@@ -42,7 +42,7 @@ std::unique_ptr<const ApproximationTarget> make_full_target(const FitInputs& in)
         return result;
     }
     result->ids.assign(weights.row_ids.begin(), weights.row_ids.end());
-    result->target_part = in.target_head.gather_rows(in.exec, result->ids);
+    result->target_part = in.target_head.gather_rows(in.backend.pool(), result->ids);
     result->teacher = {&result->target_part, weights.lm_head, static_cast<int>(result->ids.size())};
     return result;
 }
@@ -52,9 +52,9 @@ std::unique_ptr<const ApproximationTarget> make_trimmed_target(const FitInputs& 
                                                                std::vector<TokenId> ids) {
     auto result = std::make_unique<ApproximationTarget>();
     result->ids = std::move(ids);
-    result->target_part = in.target_head.gather_rows(in.exec, result->ids);
+    result->target_part = in.target_head.gather_rows(in.backend.pool(), result->ids);
     result->drafter_part =
-        in.weights.lm_head->gather_rows(in.exec, lm_head_row_indices(in.weights, result->ids));
+        in.weights.lm_head->gather_rows(in.backend.pool(), lm_head_row_indices(in.weights, result->ids));
     result->teacher = {&result->target_part, &result->drafter_part, static_cast<int>(result->ids.size())};
     return result;
 }
@@ -62,7 +62,7 @@ std::unique_ptr<const ApproximationTarget> make_trimmed_target(const FitInputs& 
 Result<Samples> collect(const FitInputs& in, const CollectOptions& options, const Hooks& hooks) {
     if (in.drafter == nullptr || in.texts == nullptr)
         return bad_input("this head is fitted on a drafter's hidden states; give --drafter and --recording");
-    return collect_samples(in.exec, *in.drafter, in.weights, in.context, *in.texts, options, hooks);
+    return collect_samples(in.backend, *in.drafter, in.weights, in.context, *in.texts, options, hooks);
 }
 
 void note_samples(const Samples& samples, Report& notes) {
@@ -74,7 +74,7 @@ void note_samples(const Samples& samples, Report& notes) {
 }
 
 /// Second moment of the head's inputs, without held-out rows.
-std::vector<double> second_moment(kernels::Exec& exec, const Samples& samples) {
+std::vector<double> second_moment(kernels::Backend& backend, const Samples& samples) {
     SecondMoment moment(samples.text.hidden.width());
     Dense part;
     for (const SampleRows* rows : {&samples.text, &samples.drafted}) {
@@ -85,7 +85,7 @@ std::vector<double> second_moment(kernels::Exec& exec, const Samples& samples) {
             part.resize(static_cast<int>(count), moment.width());
             for (std::size_t i = 0; i < count; ++i)
                 rows->hidden.read(train[first + i], part.row(static_cast<int>(i)));
-            moment.add(exec, part.view());
+            moment.add(backend, part.view());
         }
     }
     return moment.mean();
@@ -106,8 +106,8 @@ struct HeadBeingFitted {
     HeadFactors factors;
     std::vector<int> ranks;  ///< of a low-rank head
 
-    Report evaluate(kernels::Exec& exec, const Samples& samples) const {
-        return evaluate_head(exec, samples, target->teacher, factors, target->ids);
+    Report evaluate(kernels::Backend& backend, const Samples& samples) const {
+        return evaluate_head(backend, samples, target->teacher, factors, target->ids);
     }
 };
 
@@ -153,7 +153,7 @@ Result<HeadFactors> load_start(const FitInputs& in, std::string_view up, int sup
     const HeadArtefact& start = *in.start;
     const auto load = [&](const std::string& name, int rows, int columns) -> Result<Dense> {
         DS_ASSIGN(const kernels::Matrix matrix,
-                  start.matrix(in.exec, kernels::Precision::f32, name, rows, columns));
+                  start.matrix(in.backend, kernels::Precision::f32, name, rows, columns));
         return unpack_rows(matrix, matrix.n());
     };
     HeadFactors factors;
@@ -179,7 +179,7 @@ Result<std::unique_ptr<HeadBeingFitted>> start_low_rank(const FitInputs& in, con
     if (in.start != nullptr) {
         DS_ASSIGN(fitting->factors, load_start(in, fit_recipe(options).up, teacher.support));
         for (const Dense& down : fitting->factors.down) ranks.push_back(down.rows);
-        note_stage("start", fitting->evaluate(in.exec, samples), notes);
+        note_stage("start", fitting->evaluate(in.backend, samples), notes);
         return fitting;
     }
     ranks = options.ranks;
@@ -188,16 +188,16 @@ Result<std::unique_ptr<HeadBeingFitted>> start_low_rank(const FitInputs& in, con
     const Dense rows = unpack_rows(*teacher.drafter_rows, teacher.support);
     const auto start_from = [&](const std::vector<double>& moment,
                                 std::span<const double> importance) -> Status {
-        DS_ASSIGN(fitting->factors, low_rank_factors(in.exec, rows.view(), moment, ranks, importance));
+        DS_ASSIGN(fitting->factors, low_rank_factors(in.backend, rows.view(), moment, ranks, importance));
         return {};
     };
     DS_TRY(start_from(identity_moment(in.weights.hidden), {}));
-    note_stage("plain_svd", fitting->evaluate(in.exec, samples), notes);
-    const std::vector<double> moment = second_moment(in.exec, samples);
+    note_stage("plain_svd", fitting->evaluate(in.backend, samples), notes);
+    const std::vector<double> moment = second_moment(in.backend, samples);
     DS_TRY(start_from(moment, {}));
-    note_stage("closed_form", fitting->evaluate(in.exec, samples), notes);
+    note_stage("closed_form", fitting->evaluate(in.backend, samples), notes);
     DS_TRY(start_from(moment, token_importance(samples, fitting->target->ids, teacher.support)));
-    note_stage("weighted_form", fitting->evaluate(in.exec, samples), notes);
+    note_stage("weighted_form", fitting->evaluate(in.backend, samples), notes);
     if (notes["kl_weighted_form"] > notes["kl_closed_form"]) DS_TRY(start_from(moment, {}));
     return fitting;
 }
@@ -232,7 +232,7 @@ Result<std::unique_ptr<HeadBeingFitted>> start_trimmed(const FitInputs& in, cons
     auto fitting = std::make_unique<HeadBeingFitted>();
     fitting->target = make_trimmed_target(in, std::move(ids));
     fitting->factors.up = unpack_rows(fitting->target->drafter_part, fitting->target->teacher.support);
-    note_stage("untrained", fitting->evaluate(in.exec, samples), notes);
+    note_stage("untrained", fitting->evaluate(in.backend, samples), notes);
     return fitting;
 }
 
@@ -302,7 +302,7 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
         for (FittedTensor& tensor : int8_tensors(std::string(name), factors.up))
             result.tensors.push_back(std::move(tensor));
     };
-    result.report = fitting.evaluate(in.exec, samples);
+    result.report = fitting.evaluate(in.backend, samples);
     const std::vector<TokenId>& ids = fitting.target->ids;
     if (!ids.empty()) {
         result.tensors.push_back(integer_tensor("ids", {static_cast<std::int64_t>(ids.size())}, to_i32(ids)));
@@ -389,13 +389,13 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
     kmeans.clusters = groups;
     kmeans.seed = options.router.seed;
     const Dense rows = rows_by_token(in);
-    DS_ASSIGN(const Clusters clusters, spherical_kmeans(in.exec, rows.view(), kmeans, hooks));
+    DS_ASSIGN(const Clusters clusters, spherical_kmeans(in.backend, rows.view(), kmeans, hooks));
     std::vector<std::int32_t> group_of = clusters.cluster_of;
     if (!clustered) {
         if (static_cast<int>(in.ranking.size()) != in.weights.vocab)
             return bad_input("{}: the ranking has {} tokens, but the target has {}", options.head,
                              in.ranking.size(), in.weights.vocab);
-        group_of = balanced_groups(in.exec, rows.view(), clusters, to_i32(in.ranking));
+        group_of = balanced_groups(in.backend, rows.view(), clusters, to_i32(in.ranking));
     }
     const RouterInput input = clustered ? RouterInput::embedding_and_parent : RouterInput::hidden;
     RouterOptions router_options = options.router;
@@ -416,7 +416,7 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
     for (Dense* weights : {&router.in, &router.out}) round_to_f16(weights->values());
     const int chosen = std::max(1, (groups + 3) / 4);  // the heads' default budget
     result.report =
-        evaluate_router(in.exec, samples, router, input, group_of, chosen, in.weights.always_active);
+        evaluate_router(in.backend, samples, router, input, group_of, chosen, in.weights.always_active);
     result.report["chosen"] = chosen;
     // The spec's eos= decides at run time, so this is no parameter.
     result.notes["always_active"] = static_cast<double>(in.weights.always_active.size());
@@ -431,7 +431,7 @@ Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, 
     const auto target = make_full_target(in);
     const std::vector<TokenId>& ids = target->ids;
     const Dense rows = unpack_rows(*target->teacher.drafter_rows, target->teacher.support);
-    DS_ASSIGN(AffinityMatrix affinity, token_affinity(in.exec, rows.view(), options.affinity, hooks));
+    DS_ASSIGN(AffinityMatrix affinity, token_affinity(in.backend, rows.view(), options.affinity, hooks));
     if (!ids.empty()) {
         for (std::int32_t& neighbour : affinity.neighbours) neighbour = ids[neighbour];
     }

@@ -33,7 +33,7 @@ struct FitOptions {
 
 /// The inputs of a fit. Everything must outlive the call.
 struct FitInputs {
-    kernels::Exec& exec;
+    kernels::Backend& backend;
     Drafter* drafter = nullptr;          ///< may be null for recipe `affinity`
     const HeadWeights& weights;          ///< the head to approximate; always_active is kept in vocabularies
     const kernels::Matrix& target_head;  ///< [V, d]: the target's LM head

@@ -4,7 +4,7 @@
 
 #include "engine/formats/dequant.h"
 #include "engine/formats/weight_source.h"
-#include "kernels/int4.h"
+#include "kernels/packing.h"
 
 namespace draftscope {
 

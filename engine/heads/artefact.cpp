@@ -11,7 +11,7 @@
 #include "engine/formats/model_file.h"
 #include "engine/formats/synthetic_model.h"
 #include "engine/heads/synthetic_artefact.h"
-#include "kernels/random_rows.h"
+#include "kernels/packing.h"
 
 namespace draftscope {
 namespace {
@@ -170,7 +170,7 @@ std::string HeadArtefact::at_level(std::string_view name, int level) const {
     return fmt::format("{}.{}", name, std::clamp(level, 0, count - 1));
 }
 
-Result<kernels::Matrix> HeadArtefact::matrix(kernels::Exec& exec, kernels::Precision precision,
+Result<kernels::Matrix> HeadArtefact::matrix(kernels::Backend& backend, kernels::Precision precision,
                                              const std::string& name, int n, int k) const {
     const TensorInfo* tensor = tensors_->find(name);
     if (tensor == nullptr) return bad_input("{}: tensor '{}' is missing", path(), name);
@@ -183,18 +183,18 @@ Result<kernels::Matrix> HeadArtefact::matrix(kernels::Exec& exec, kernels::Preci
         return bad_input("{}: tensor '{}' has shape [{}], expected [{}, {}]", path(), name,
                          fmt::join(tensor->shape, ", "), wanted(n), wanted(k));
     }
-    if (tensor->type == "I8") return scaled_matrix(exec, precision, *tensor);
+    if (tensor->type == "I8") return scaled_matrix(backend, precision, *tensor);
     const int rows = static_cast<int>(tensor->rows()), cols = static_cast<int>(tensor->cols());
     if (const auto values = tensors_->random_values(*tensor)) {
         const kernels::RandomRows random{rows, *values};
-        if (auto made = kernels::pack_random(exec, cols, {&random, 1})) return std::move(*made);
+        if (auto made = kernels::pack_random(backend, cols, {&random, 1})) return std::move(*made);
     }
-    return kernels::Matrix::pack(exec, precision, rows, cols,
+    return kernels::Matrix::pack(backend, precision, rows, cols,
                                  [&](int row, float* out) { tensors_->read_row(*tensor, row, out); });
 }
 
 /// Integers with one scale per 64 columns of a row.
-Result<kernels::Matrix> HeadArtefact::scaled_matrix(kernels::Exec& exec, kernels::Precision precision,
+Result<kernels::Matrix> HeadArtefact::scaled_matrix(kernels::Backend& backend, kernels::Precision precision,
                                                     const TensorInfo& tensor) const {
     constexpr std::int64_t group = 64;
     const std::string name = tensor.name + ".scales";
@@ -204,7 +204,7 @@ Result<kernels::Matrix> HeadArtefact::scaled_matrix(kernels::Exec& exec, kernels
     if (scales->shape != std::vector<std::int64_t>{tensor.rows(), groups})
         return bad_input("{}: tensor '{}' has shape [{}], expected [{}, {}]", path(), name,
                          fmt::join(scales->shape, ", "), tensor.rows(), groups);
-    return kernels::Matrix::pack(exec, precision, static_cast<int>(tensor.rows()),
+    return kernels::Matrix::pack(backend, precision, static_cast<int>(tensor.rows()),
                                  static_cast<int>(tensor.cols()), [&](int row, float* out) {
                                      std::vector<float> scale(groups);
                                      tensors_->read_row(*scales, row, scale.data());

@@ -65,8 +65,8 @@ class HeadArtefact {
     /// Returns the tensor's name at `level`: NAME, or NAME.level. The last one serves all deeper levels.
     std::string at_level(std::string_view name, int level) const;
     /// Loads and packs matrix [n, k]; n or k < 0 accepts any size.
-    Result<kernels::Matrix> matrix(kernels::Exec& exec, kernels::Precision precision, const std::string& name,
-                                   int n, int k) const;
+    Result<kernels::Matrix> matrix(kernels::Backend& backend, kernels::Precision precision,
+                                   const std::string& name, int n, int k) const;
     /// Loads a 1-D tensor of `size` floats; zeros if absent.
     Result<std::vector<float>> vector_or_zeros(const std::string& name, int size) const;
     /// Loads token ids from tensor `name`: ascending, distinct, all in the target's vocabulary.
@@ -75,7 +75,7 @@ class HeadArtefact {
     Result<std::vector<int>> token_map(const std::string& name, int limit) const;
 
   private:
-    Result<kernels::Matrix> scaled_matrix(kernels::Exec& exec, kernels::Precision precision,
+    Result<kernels::Matrix> scaled_matrix(kernels::Backend& backend, kernels::Precision precision,
                                           const TensorInfo& tensor) const;
     HeadArtefact(ArtefactInfo info, std::shared_ptr<const WeightSource> tensors)
         : info_(std::move(info)), tensors_(std::move(tensors)) {}

@@ -32,7 +32,6 @@ struct HeadSequence {
 /// One draft level of a step, over the rows of all sequences. The caller holds Backend::submit_mutex().
 struct HeadCall {
     kernels::Backend& backend;
-    kernels::Exec& exec;  ///< runs work of the host's threads
     PhaseRecorder& phases;
     DeviceSpans& spans;
     int level = 0, rows = 0, k = 0;

@@ -110,15 +110,15 @@ class MicroSpecHead final : public LmHead {
                   .rounds = options.from_rounds}),
           options_(options) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "microspec"));
         weights_ = weights;
         ends_.clear();
         if (options_.keep_ends)
             for (const TokenId id : weights.always_active)
                 if (lm_head_has(weights, id)) ends_.push_back(id);
-        store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
-        side_stream_ = std::make_shared<SideStream>(exec, Phase::gather);
+        store_ = kernels::RowMajorMatrix::make(backend.pool(), *weights.lm_head);
+        side_stream_ = std::make_shared<SideStream>(backend, Phase::gather);
         all_tokens_ = {};
         candidates_.reserve(max_candidates());
         return {};
@@ -161,7 +161,7 @@ class MicroSpecHead final : public LmHead {
     /// Packs the rows of sequences whose windows changed. A device gathers them on a stream of its own.
     void begin(HeadCall& call) override {
         if (call.level > 0) return;
-        HeadContext context{call.exec, call.phases, call.level};
+        HeadContext context{call.backend, call.phases, call.level};
         for (const HeadSequence& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
             own.packed_level = -1;
@@ -169,10 +169,11 @@ class MicroSpecHead final : public LmHead {
             own.changed = false;
             if (store_.on_device()) {
                 PhaseScope scope(call.phases, Phase::gather, call.level, 1);
-                scope.add_bytes(pack(call.exec, own));
+                scope.add_bytes(pack(call.backend, own));
             } else {
                 own.refill = side_stream_->start(
-                    context, options_.window, [this, &own](kernels::Exec& exec) { return pack(exec, own); });
+                    context, options_.window,
+                    [this, &own](kernels::Backend& backend) { return pack(backend, own); });
             }
         }
     }
@@ -187,7 +188,7 @@ class MicroSpecHead final : public LmHead {
         return (indexed() && !starts_full()) || best_.reserve(backend, rows, max_proposed(), k);
     }
     void propose(HeadCall& call) override {
-        HeadContext context{call.exec, call.phases, call.level};
+        HeadContext context{call.backend, call.phases, call.level};
         for (const HeadSequence& sequence : call.sequences) {
             side_stream_->wait(context, of(sequence.state).refill);
             refresh(context, of(sequence.state), sequence.rows);
@@ -331,7 +332,7 @@ class MicroSpecHead final : public LmHead {
         if (options_.gather == Gather::indexed)
             update_ids(own);
         else
-            scope.add_bytes(own.packed_bytes = pack(context.exec, own));
+            scope.add_bytes(own.packed_bytes = pack(context.backend, own));
         own.packed_level = context.level;
     }
 
@@ -355,13 +356,13 @@ class MicroSpecHead final : public LmHead {
     }
 
     /// Reads and writes the complete active set, as in Algorithm 1. Returns the bytes moved.
-    std::uint64_t pack(kernels::Exec& exec, MicroSpecState& own) const {
+    std::uint64_t pack(kernels::Backend& backend, MicroSpecState& own) const {
         if (!update_ids(own) || own.ids.empty()) return 0;
         const auto rows = lm_head_row_indices(weights_, own.ids, own.lm_head_rows);
         if (options_.gather == Gather::async)
-            own.rows.fill_async(exec, store_, rows);
+            own.rows.fill_async(backend.pool(), store_, rows);
         else
-            own.rows.fill(exec, store_, rows);
+            own.rows.fill(backend.pool(), store_, rows);
         return 2 * own.rows.matrix().bytes();
     }
 

@@ -4,12 +4,12 @@
 
 namespace draftscope {
 
-Result<ClusterRouter> ClusterRouter::load(kernels::Exec& exec, const HeadWeights& weights,
+Result<ClusterRouter> ClusterRouter::load(kernels::Backend& backend, const HeadWeights& weights,
                                           const HeadArtefact& artefact, int inputs, int outputs) {
     ClusterRouter router;
     const kernels::Precision precision = weights.lm_head->precision();
-    DS_ASSIGN(router.in_, artefact.matrix(exec, precision, "router.in.weight", -1, inputs));
-    DS_ASSIGN(router.out_, artefact.matrix(exec, precision, "router.out.weight", outputs, router.in_.n()));
+    DS_ASSIGN(router.in_, artefact.matrix(backend, precision, "router.in.weight", -1, inputs));
+    DS_ASSIGN(router.out_, artefact.matrix(backend, precision, "router.out.weight", outputs, router.in_.n()));
     DS_ASSIGN(router.in_bias_, artefact.vector_or_zeros("router.in.bias", router.in_.n()));
     DS_ASSIGN(router.out_bias_, artefact.vector_or_zeros("router.out.bias", outputs));
     const auto named = artefact.info().parameters.find("activation");

@@ -14,7 +14,7 @@ class ClusterRouter {
   public:
     /// Loads `router.in.*` and `router.out.*`: `inputs` columns, `outputs` scores. The artefact's parameter
     /// `activation` is silu (our default), relu or none.
-    static Result<ClusterRouter> load(kernels::Exec& exec, const HeadWeights& weights,
+    static Result<ClusterRouter> load(kernels::Backend& backend, const HeadWeights& weights,
                                       const HeadArtefact& artefact, int inputs, int outputs);
     std::uint64_t bytes() const { return in_.bytes() + out_.bytes(); }
     double flops_per_row() const;

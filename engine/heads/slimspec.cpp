@@ -15,10 +15,10 @@ class SlimSpecHead final : public LinearLmHead {
   public:
     explicit SlimSpecHead(HeadArtefact artefact) : artefact_(std::move(artefact)) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "slimspec"));
         DS_TRY(artefact_.fits(weights));
-        DS_ASSIGN(factors_, LowRankScorer::load(exec, weights, artefact_, "up"));
+        DS_ASSIGN(factors_, LowRankScorer::load(backend, weights, artefact_, "up"));
         return {};
     }
 

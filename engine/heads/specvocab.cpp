@@ -26,7 +26,7 @@ class SpecVocabHead final : public LmHead {
           sizes_(sizes.empty() ? std::vector<int>{2048} : std::move(sizes)),
           per_row_(per_row) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "specvocab"));
         DS_TRY(artefact_.fits(weights));
         for (const int size : sizes_)
@@ -35,7 +35,7 @@ class SpecVocabHead final : public LmHead {
                     "head specvocab: k={} does not fit the target, which has {} tokens; use k=1..{}", size,
                     weights.vocab, weights.vocab);
         weights_ = weights;
-        DS_ASSIGN(speculator_, LowRankScorer::load(exec, weights, artefact_, "vocab"));
+        DS_ASSIGN(speculator_, LowRankScorer::load(backend, weights, artefact_, "vocab"));
         for (int row = 0; row < speculator_.rows(); ++row)
             if (!lm_head_has(weights, speculator_.token(row)))
                 return bad_input(
@@ -48,7 +48,7 @@ class SpecVocabHead final : public LmHead {
                 !kernels::can_route(speculator_.rows(), std::min(size, speculator_.rows())))
                 return bad_input("head specvocab: a device cannot select k={} of {} tokens; use a smaller k",
                                  size, speculator_.rows());
-        store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
+        store_ = kernels::RowMajorMatrix::make(backend.pool(), *weights.lm_head);
         name_tokens();
         return {};
     }

@@ -5,8 +5,7 @@
 #include <cmath>
 
 #include "base/numel.h"
-#include "kernels/matmul.h"
-#include "kernels/topk.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope {
 
@@ -67,7 +66,7 @@ void find_top_tokens(const RoundOutcome& outcome, std::span<const int> nodes, in
     }
 }
 
-PromptTopTokens find_prompt_top_tokens(kernels::Exec& exec, const kernels::Matrix& lm_head,
+PromptTopTokens find_prompt_top_tokens(kernels::Backend& backend, const kernels::Matrix& lm_head,
                                        const ForwardOutput& prefill, int vocab, int k) {
     constexpr int chunk = 32;  // rows of logits computed together
     PromptTopTokens best;
@@ -79,9 +78,9 @@ PromptTopTokens find_prompt_top_tokens(kernels::Exec& exec, const kernels::Matri
     const Rows<const float> hidden(prefill.hidden.data(), prefill.rows, lm_head.k());
     for (int first = 0; first < prefill.rows; first += chunk) {
         const int rows = std::min(chunk, prefill.rows - first);
-        kernels::matmul(exec, lm_head, hidden.slice(first, rows),
+        kernels::matmul(backend.pool(), lm_head, hidden.slice(first, rows),
                         Rows<float>(logits.data(), rows, lm_head.n()));
-        kernels::topk(exec, Rows<const float>(logits.data(), rows, vocab, lm_head.n()), k,
+        kernels::topk(backend.pool(), Rows<const float>(logits.data(), rows, vocab, lm_head.n()), k,
                       Rows<std::int32_t>(best.ids.data() + static_cast<std::ptrdiff_t>(first) * k, rows, k),
                       Rows<float>(values.data(), rows, k));
         best.bytes += lm_head.bytes();

@@ -4,9 +4,7 @@
 #include <limits>
 
 #include "base/numel.h"
-#include "kernels/exp_sums.h"
-#include "kernels/matmul.h"
-#include "kernels/topk.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope {
 namespace {
@@ -17,7 +15,7 @@ constexpr int chunk = 32;  // rows of logits computed together
 }  // namespace
 
 Result<CoveredProbability> CoveredProbability::make(const DecodeRecording& recording, const Target& target,
-                                                    kernels::Exec& exec, const RecordedPrompt& prompt,
+                                                    kernels::Backend& backend, const RecordedPrompt& prompt,
                                                     int generated, Scratch& scratch) {
     CoveredProbability covered_prob;
     covered_prob.first_row_ = prompt.prompt_tokens - 1;
@@ -35,19 +33,19 @@ Result<CoveredProbability> CoveredProbability::make(const DecodeRecording& recor
         const Rows<float> in(hidden.data(), rows, d), out(logits.data(), rows, columns);
         const std::int64_t at = prompt.first_row + covered_prob.first_row_ + first;
         DS_TRY(recording.hidden(at, in));
-        kernels::matmul(exec, target.lm_head(), in, out);
+        kernels::matmul(backend.pool(), target.lm_head(), in, out);
         const std::vector<TokenPosition> positions(rows);
-        sample_tokens(exec, out, vocab, sampling, positions, choices);
+        sample_tokens(backend, out, vocab, sampling, positions, choices);
         best.resize(rows);
-        kernels::argmax(exec, Rows<const float>(out.data, rows, vocab, out.stride), best);
+        kernels::argmax(backend.pool(), Rows<const float>(out.data, rows, vocab, out.stride), best);
         const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
-        exec.parallel(rows, [&](int r) {
+        backend.pool().parallel(rows, [&](int r) {
             const TargetSample& choice = choices[r];
             const std::span<float> row(out.row_data(r), vocab);
             // These are the tokens for which target_probability() returns 0.
             for (float& logit : row)
                 if (!(logit >= choice.min_logit)) logit = -std::numeric_limits<float>::infinity();
-            kernels::exp_row(exec, row, choice.log_norm / inverse, inverse, row);
+            kernels::exp_row(backend.pool(), row, choice.log_norm / inverse, inverse, row);
             auto& likely = covered_prob.likely_[first + r];
             likely.reserve(std::ranges::count_if(row, above));
             for (TokenId id = 0; id < vocab; ++id)

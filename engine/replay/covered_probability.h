@@ -24,8 +24,8 @@ class CoveredProbability {
     };
     /// For the positions that emitted the first `generated` tokens.
     static Result<CoveredProbability> make(const DecodeRecording& recording, const Target& target,
-                                           kernels::Exec& exec, const RecordedPrompt& prompt, int generated,
-                                           Scratch& scratch);
+                                           kernels::Backend& backend, const RecordedPrompt& prompt,
+                                           int generated, Scratch& scratch);
     /// Probability of a head's active set after token `row` of the text.
     double of_active_set(int row, const ActiveSet& active);
     /// Returns the sum of min(p, q) over all tokens, for p after token `row` of the text.

@@ -44,7 +44,7 @@ void OverlapHead::propose(HeadCall& call) {
             const TokenId* const tokens = columns_.own ? tokens_.data() + cell : inner.tokens;
             select(call, row, logits_.data() + cell, tokens, sizes_.data()[row]);
             if (row == sequence.first_row)
-                keep(call.exec, kept, logits_.data() + cell, tokens, sizes_.data()[row]);
+                keep(call.backend, kept, logits_.data() + cell, tokens, sizes_.data()[row]);
         }
         levels_[call.level].push_back(std::move(kept));
     }
@@ -65,12 +65,12 @@ void OverlapHead::select(HeadCall& call, int row, const float* logits, const Tok
     call.sums[row] = logits[best] + static_cast<float>(std::log(sum));
 }
 
-void OverlapHead::keep(const kernels::Exec& exec, Kept& kept, const float* logits, const TokenId* tokens,
-                       int size) {
+void OverlapHead::keep(const kernels::Backend& backend, Kept& kept, const float* logits,
+                       const TokenId* tokens, int size) {
     if (tokens != nullptr) kept.q.tokens.assign(tokens, tokens + size);
     kept.q.probs.assign(logits, logits + size);
-    kernels::make_distribution(exec, sampling_.temperature, sampling_.top_k, sampling_.top_p, scratch_,
-                               {kept.q.probs, kept.q.tokens});
+    kernels::make_distribution(backend.pool(), sampling_.temperature, sampling_.top_k, sampling_.top_p,
+                               scratch_, {kept.q.probs, kept.q.tokens});
 }
 
 }  // namespace draftscope

@@ -33,12 +33,12 @@ struct Lane {
 class Replayer {
   public:
     Replayer(const DecodeRecording& recording, const Target& target, Drafter& drafter,
-             std::span<const ReplayHead> heads, kernels::Exec& exec, const ReplayOptions& options)
+             std::span<const ReplayHead> heads, kernels::Backend& backend, const ReplayOptions& options)
         : recording_(recording),
           target_(target),
           drafter_(drafter),
           heads_(heads),
-          exec_(exec),
+          backend_(backend),
           options_(options) {
         phases_.set_enabled(false);
     }
@@ -113,7 +113,7 @@ class Replayer {
     ReplayRunner make_runner(ReplayHead head, const TreeSpec& tree) {
         return {drafter_,
                 head,
-                exec_,
+                backend_,
                 phases_,
                 tree,
                 recording_.info().target.context,
@@ -166,7 +166,7 @@ class Replayer {
             text.tokens.resize(text.prompt->prompt_tokens + options_.max_new);
         if (!options_.covered_prob || heads_.empty()) return {};
         DS_ASSIGN(text.covered_prob,
-                  CoveredProbability::make(recording_, target_, exec_, *text.prompt,
+                  CoveredProbability::make(recording_, target_, backend_, *text.prompt,
                                            static_cast<int>(text.tokens.size()) - text.prompt->prompt_tokens,
                                            scratch_));
         agreed_ += text.covered_prob->agreed();
@@ -288,7 +288,7 @@ class Replayer {
     const Target& target_;
     Drafter& drafter_;
     std::span<const ReplayHead> heads_;
-    kernels::Exec& exec_;
+    kernels::Backend& backend_;
     const ReplayOptions& options_;
     PhaseRecorder phases_;
     ReplayResult result_;
@@ -314,13 +314,13 @@ Status check_recording_features(const DecodeRecording& recording, const Drafter&
 }
 
 Result<ReplayResult> replay(const DecodeRecording& recording, const Target& target, Drafter& drafter,
-                            std::span<const ReplayHead> heads, kernels::Exec& exec,
+                            std::span<const ReplayHead> heads, kernels::Backend& backend,
                             const ReplayOptions& options) {
-    return Replayer(recording, target, drafter, heads, exec, options).run();
+    return Replayer(recording, target, drafter, heads, backend, options).run();
 }
 
 Result<std::vector<PathRanks>> path_ranks(const DecodeRecording& recording, const Target& target,
-                                          Drafter& drafter, ReplayHead head, kernels::Exec& exec,
+                                          Drafter& drafter, ReplayHead head, kernels::Backend& backend,
                                           const ReplayOptions& options) {
     ReplayOptions largest = options;
     TreeSpec& tree = largest.tree;
@@ -330,7 +330,7 @@ Result<std::vector<PathRanks>> path_ranks(const DecodeRecording& recording, cons
                          tree.topk, tree.nodes, max_tree_nodes);
     largest.covered_prob = largest.overlap = false;
     const std::span<const ReplayHead> heads(&head, head.head != nullptr ? 1 : 0);
-    return Replayer(recording, target, drafter, heads, exec, largest).run_ranks();
+    return Replayer(recording, target, drafter, heads, backend, largest).run_ranks();
 }
 
 }  // namespace draftscope

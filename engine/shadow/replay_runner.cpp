@@ -59,7 +59,7 @@ Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features feat
     }
     if (jobs.empty()) return {};
     for (std::size_t i = 0; i < jobs.size(); ++i) DS_TRY(features(indices[i], jobs[i]));
-    DraftContext context{exec_, phases_, head_, tree_, nullptr};
+    DraftContext context{backend_, phases_, head_, tree_, nullptr};
     DS_TRY(drafter_.extend_cache(context, jobs));
     DS_TRY(drafter_.expand(context, jobs));
     for (std::size_t i = 0; i < jobs.size(); ++i) drafting[i]->drafted = std::move(jobs[i]);

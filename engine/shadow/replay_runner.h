@@ -62,12 +62,12 @@ struct ReplayHead {
 class ReplayRunner {
   public:
     /// `context` is the number of positions of the target, `vocab` the number of real token ids.
-    ReplayRunner(Drafter& drafter, ReplayHead head, kernels::Exec& exec, PhaseRecorder& phases,
+    ReplayRunner(Drafter& drafter, ReplayHead head, kernels::Backend& backend, PhaseRecorder& phases,
                  const TreeSpec& tree, int context, int vocab)
         : drafter_(drafter),
           head_(head.head),
           needs_future_(head.needs_future),
-          exec_(exec),
+          backend_(backend),
           phases_(phases),
           tree_(tree),
           context_(context),
@@ -93,7 +93,7 @@ class ReplayRunner {
     Drafter& drafter_;
     LmHead* head_;
     bool needs_future_;
-    kernels::Exec& exec_;
+    kernels::Backend& backend_;
     PhaseRecorder& phases_;
     TreeSpec tree_;
     int context_;

@@ -75,7 +75,7 @@ Status ShadowDrafter::draft_with(const DraftingHead& drafting, std::span<const D
             states[i] = sequence.shadows->aligned[drafting.aligned_index].get();
         jobs[i].head_state = states[i];
     }
-    DraftContext context{core_.exec, core_.phases, drafting.head, core_.options.tree, nullptr};
+    DraftContext context{core_.backend, core_.phases, drafting.head, core_.options.tree, nullptr};
     DS_TRY(core_.drafter.expand(context, jobs));
     core_.spans.collect();
     const TimeNs head_ns = core_.spans.head_ns(first, core_.spans.size());

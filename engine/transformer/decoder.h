@@ -23,8 +23,6 @@ class Decoder {
     /// size (EAGLE-3). Returns an error if out of device memory.
     Status prepare(kernels::Backend& backend, const LayerShape& shape, kernels::RopeTable& rope,
                    std::span<const DecoderLayer> layers, int input_width = 0);
-    /// Runs later passes on `device`, which has the memory of prepare()'s: another pool of the same CPU.
-    void use(kernels::Backend& backend) { backend_ = &backend; }
     kernels::Backend& device() { return *backend_; }
 
     /// Uploads a vector, such as a norm, to memory that the decoder owns. The CPU uses `values` themselves,

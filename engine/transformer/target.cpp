@@ -11,7 +11,7 @@
 #include "engine/transformer/target_pass.h"
 #include "engine/weights/memory_check.h"
 #include "engine/weights/weight_packing.h"
-#include "kernels/matmul.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope {
 namespace {
@@ -113,6 +113,7 @@ Result<DecoderLayer> load_layer(WeightLoader& loader, const ModelFile& file, int
 }  // namespace
 
 struct Target::Impl {
+    kernels::Backend* backend = nullptr;
     ModelFile file;
     LayerShape shape;
     kernels::Precision precision = kernels::Precision::f32;
@@ -134,23 +135,21 @@ struct Target::Impl {
 
     LoadReport load_report;
 
-    Status load_weights(kernels::Exec& exec, const ProgressFn& progress, const WeightCacheOptions& cache);
+    Status load_weights(const ProgressFn& progress, const WeightCacheOptions& cache);
     Status load_layers(WeightLoader& loader, const ProgressFn& progress);
     Status check(const ForwardRequest& request) const;
     Status check_sequence(const SequenceTokens& sequence) const;
     void add_rows(const SequenceTokens& sequence);
     /// Runs the rows of `sequences` through all layers and the final norm. `aux` may be null. Only a device
     /// fills `logits` [rows, V].
-    Status run(kernels::Exec& exec, std::span<const SequenceTokens> sequences,
-               std::span<const int> aux_layers, float* hidden, float* aux, float* logits = nullptr);
-    void compute_logits(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
+    Status run(std::span<const SequenceTokens> sequences, std::span<const int> aux_layers, float* hidden,
+               float* aux, float* logits = nullptr);
+    void compute_logits(const ForwardRequest& request, ForwardOutput& out);
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
     Status add_trees(const TreesRequest& request, const TreeStep& step);
-    kernels::Backend* device() const { return lm_head.on_device() ? &lm_head.device() : nullptr; }
     /// Bytes of keys and values of the latest pass, over all layers.
     std::uint64_t kv_bytes() const {
-        const std::size_t value =
-            device() != nullptr ? sizeof(kernels::half_t) : kernels::bytes_per_value(kv_type_for(precision));
+        const std::size_t value = kernels::bytes_per_value(kv_type_for(precision));
         return static_cast<std::uint64_t>(file.config.layers) * batch.kv_bytes(shape.kv_width(), value);
     }
 };
@@ -172,8 +171,7 @@ Status Target::Impl::load_layers(WeightLoader& loader, const ProgressFn& progres
     return {};
 }
 
-Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progress,
-                                  const WeightCacheOptions& cache) {
+Status Target::Impl::load_weights(const ProgressFn& progress, const WeightCacheOptions& cache) {
     const WeightSource& source = *file.weights;
     const ModelConfig& config = file.config;
     DS_ASSIGN(const TensorInfo* embedding,
@@ -181,15 +179,14 @@ Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progres
     embeddings = {config.vocab, config.hidden, [&source, embedding](TokenId token, float* out) {
                       source.read_row(*embedding, token, out);
                   }};
-    WeightLoader loader(exec, precision, source, make_plan(config, shape), cache);
+    WeightLoader loader(*backend, precision, source, make_plan(config, shape), cache);
     if (!is_head_only(config)) DS_TRY(load_layers(loader, progress));
     if (progress)
         progress(config.layers / (config.layers + 1.0), fmt::format("{} the LM head", loader.activity()));
     DS_ASSIGN(lm_head, loader.next());
     if (progress && loader.writing()) progress(1.0, "waiting for the packed weights to be on disk");
     load_report = loader.finish();
-    if (!is_head_only(config))
-        DS_TRY(pass.prepare(exec.backend(), shape, rope, layers, output_norm, lm_head));
+    if (!is_head_only(config)) DS_TRY(pass.prepare(*backend, shape, rope, layers, output_norm, lm_head));
     if (progress) progress(1.0, "target ready");
     return {};
 }
@@ -269,8 +266,8 @@ void Target::Impl::add_rows(const SequenceTokens& sequence) {
     }
 }
 
-Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceTokens> sequences,
-                         std::span<const int> aux_layers, float* hidden, float* aux, float* logits) {
+Status Target::Impl::run(std::span<const SequenceTokens> sequences, std::span<const int> aux_layers,
+                         float* hidden, float* aux, float* logits) {
     batch.clear();
     for (const SequenceTokens& sequence : sequences) add_rows(sequence);
     const int rows = batch.rows();
@@ -284,10 +281,10 @@ Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceTokens> se
         embed(sequence.tokens, x.slice(first, n));
         first += n;
     }
-    return pass.run(exec.backend(), batch, x, aux_layers, hidden, aux, logits);
+    return pass.run(batch, x, aux_layers, hidden, aux, logits);
 }
 
-void Target::Impl::compute_logits(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
+void Target::Impl::compute_logits(const ForwardRequest& request, ForwardOutput& out) {
     const int d = shape.hidden;
     const int rows = request.all_logits ? out.rows : static_cast<int>(request.logit_rows.size());
     out.logits.resize(numel(rows, lm_head.n()));
@@ -301,8 +298,8 @@ void Target::Impl::compute_logits(kernels::Exec& exec, const ForwardRequest& req
         }
         input = gathered.data();
     }
-    kernels::prefetch_next(exec, nullptr);
-    kernels::matmul(exec, lm_head, Rows<const float>(input, rows, d),
+    backend->pool().set_next_weights({});
+    kernels::matmul(backend->pool(), lm_head, Rows<const float>(input, rows, d),
                     Rows<float>(out.logits.data(), rows, lm_head.n()));
     out.bytes += lm_head.bytes();
 }
@@ -326,7 +323,7 @@ bool is_mostly_f16(const WeightSource& weights) {
 Target::Target(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Target::~Target() = default;
 
-Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::Exec& exec,
+Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::Backend& backend,
                                              std::optional<kernels::Precision> precision,
                                              const ProgressFn& progress, const WeightCacheOptions& cache,
                                              int context) {
@@ -336,7 +333,7 @@ Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::E
         return bad_input("--context {}: is more than the {} positions of {}; leave it out or choose fewer",
                          context, file.config.context, path);
     if (context > 0) file.config.context = context;
-    const bool on_device = exec.device() != nullptr;
+    const bool on_device = !backend.is_host();
     const kernels::Precision chosen = precision.value_or(
         file.quantised && !on_device ? kernels::Precision::int8 : kernels::Precision::bf16);
     if (on_device && chosen != kernels::Precision::bf16)
@@ -345,27 +342,28 @@ Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::E
     // On the CPU, angles are computed for the positions in use.
     const int positions = on_device || context > 0 ? file.config.context : 0;
     DS_TRY(check_memory(file, chosen,
-                        on_device ? std::optional(exec.device()->info().memory_bytes) : available_memory(),
+                        on_device ? std::optional(backend.info().memory_bytes) : available_memory(),
                         positions));
     // Without --precision, a device computes in the checkpoint's 16-bit type.
     if (on_device)
-        exec.device()->set_dtype(!precision && file.weights != nullptr && is_mostly_f16(*file.weights)
-                                     ? kernels::Float16Kind::f16
-                                     : kernels::Float16Kind::bf16);
-    return build(std::move(file), exec, chosen, progress, cache);
+        backend.set_dtype(!precision && file.weights != nullptr && is_mostly_f16(*file.weights)
+                              ? kernels::Float16Kind::f16
+                              : kernels::Float16Kind::bf16);
+    return build(std::move(file), backend, chosen, progress, cache);
 }
 
-Result<std::unique_ptr<Target>> Target::build(ModelFile file, kernels::Exec& exec,
+Result<std::unique_ptr<Target>> Target::build(ModelFile file, kernels::Backend& backend,
                                               kernels::Precision precision, const ProgressFn& progress,
                                               const WeightCacheOptions& cache) {
     if (file.weights == nullptr) return failed("a target needs weights");
     DS_TRY(check_config(file.config, file.weights->path()));
     auto impl = std::make_unique<Impl>();
+    impl->backend = &backend;
     impl->file = std::move(file);
     impl->shape = layer_shape(impl->file.config);
-    impl->precision = exec.device() != nullptr ? kernels::Precision::bf16 : precision;
+    impl->precision = !backend.is_host() ? kernels::Precision::bf16 : precision;
     impl->path = impl->file.weights->path();
-    DS_TRY(impl->load_weights(exec, progress, cache));
+    DS_TRY(impl->load_weights(progress, cache));
     return std::unique_ptr<Target>(new Target(std::move(impl)));
 }
 
@@ -402,15 +400,18 @@ kernels::EmbeddingTable& Target::embeddings() const {
 const kernels::RopeTable& Target::rope() const {
     return impl_->rope;
 }
+kernels::Backend& Target::backend() const {
+    return *impl_->backend;
+}
 KvCache Target::make_cache(int slots) const {
     return KvCache(config().layers, slots, impl_->shape.kv_width(), kv_type_for(impl_->precision),
-                   impl_->device());
+                   *impl_->backend);
 }
 std::size_t Target::weight_bytes() const {
     return impl_->layer_bytes + impl_->output_norm.size() * sizeof(float) + impl_->lm_head.bytes();
 }
 
-Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
+Status Target::forward(const ForwardRequest& request, ForwardOutput& out) {
     DS_TRY(impl_->check(request));
     int rows = 0;
     for (const SequenceTokens& sequence : request.sequences) rows += static_cast<int>(sequence.tokens.size());
@@ -419,24 +420,24 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
     out.rows = rows;
     out.hidden.resize(numel(rows, d));
     out.aux.resize(numel(rows, aux_width));
-    const bool with_logits = impl_->device() != nullptr && request.all_logits;
+    const bool with_logits = !impl_->backend->is_host() && request.all_logits;
     out.device_logits = nullptr;
     if (with_logits) out.logits.resize(numel(rows, impl_->lm_head.n()));
-    DS_TRY(impl_->run(exec, request.sequences, request.aux_layers, out.hidden.data(), out.aux.data(),
+    DS_TRY(impl_->run(request.sequences, request.aux_layers, out.hidden.data(), out.aux.data(),
                       with_logits ? out.logits.data() : nullptr));
     out.bytes = impl_->layer_bytes + impl_->kv_bytes();
     if (with_logits) {
         out.bytes += impl_->lm_head.bytes();
         return {};
     }
-    impl_->compute_logits(exec, request, out);
+    impl_->compute_logits(request, out);
     return {};
 }
 
 /// Adds the trees' rows to `batch`. On a device, their positions and ancestors are not known yet.
 Status Target::Impl::add_trees(const TreesRequest& request, const TreeStep& step) {
     const kernels::TreeRows& rows = step.rows_on_device();
-    const bool host = device() == nullptr;
+    const bool host = backend->is_host();
     if (!host) no_slots.assign(rows.width, 0);
     batch.clear();
     for (std::size_t i = 0; i < request.caches.size(); ++i) {
@@ -459,25 +460,23 @@ Status Target::Impl::add_trees(const TreesRequest& request, const TreeStep& step
     return {};
 }
 
-Result<std::uint64_t> Target::enqueue_trees(kernels::Exec& exec, const TreesRequest& request,
-                                            const TreeStep& step) {
+Result<std::uint64_t> Target::enqueue_trees(const TreesRequest& request, const TreeStep& step) {
     Impl& impl = *impl_;
-    kernels::Backend& backend = exec.backend();
+    kernels::Backend& backend = *impl.backend;
     if (!impl.embeddings.load(backend)) return backend.out_of_memory("the target's embeddings");
     DS_TRY(impl.add_trees(request, step));
-    DS_TRY(impl.pass.enqueue_trees(backend, impl.batch, impl.embeddings, request.aux_layers, step,
-                                   request.query));
+    DS_TRY(impl.pass.enqueue_trees(impl.batch, impl.embeddings, request.aux_layers, step, request.query));
     return impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
 }
 
-Status Target::upload_tree_layout(kernels::Exec& exec, const TreesRequest& request, const TreeStep& step) {
+Status Target::upload_tree_layout(const TreesRequest& request, const TreeStep& step) {
     DS_TRY(impl_->add_trees(request, step));
-    return impl_->pass.upload_layout(exec.backend(), impl_->batch);
+    return impl_->pass.upload_layout(impl_->batch);
 }
 
-Status Target::enqueue_answers(kernels::Exec& exec, const TreesRequest& request, TreeStep& step) {
+Status Target::enqueue_answers(const TreesRequest& request, TreeStep& step) {
     Impl& impl = *impl_;
-    kernels::Backend& backend = exec.backend();
+    kernels::Backend& backend = *impl.backend;
     if (!impl.pass.logits().enqueue_answers(step))
         return backend.out_of_memory(fmt::format("the choices of {} rows", step.rows()));
     impl.moves.clear();
@@ -505,9 +504,8 @@ const float* Target::device_features(bool hidden) const {
     return hidden ? impl_->pass.device_hidden() : impl_->pass.device_aux();
 }
 
-Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const TokenId> tokens,
-                       std::span<const int> aux_layers, ForwardOutput& out,
-                       const std::function<bool()>& cancelled) {
+Status Target::prefill(KvCache& cache, std::span<const TokenId> tokens, std::span<const int> aux_layers,
+                       ForwardOutput& out, const std::function<bool()>& cancelled) {
     const int n = static_cast<int>(tokens.size());
     const int d = impl_->shape.hidden;
     const int aux_width = static_cast<int>(aux_layers.size()) * d;
@@ -519,19 +517,19 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
     out.aux.resize(numel(n, aux_width));
     out.device_logits = nullptr;
     out.bytes = 0;
-    const int max_rows = exec.device() == nullptr ? prefill_chunk : device_prefill_chunk;
+    const int max_rows = impl_->backend->is_host() ? prefill_chunk : device_prefill_chunk;
     for (int first = 0; first < n; first += max_rows) {
         if (cancelled && cancelled()) return Error{ErrorKind::cancelled, "stopped while reading the prompt"};
         const int rows = std::min(max_rows, n - first);
         const SequenceTokens chunk{&cache, tokens.subspan(first, rows), {}, nullptr};
-        DS_TRY(impl_->run(exec, {&chunk, 1}, aux_layers, out.hidden.data() + numel(first, d),
+        DS_TRY(impl_->run({&chunk, 1}, aux_layers, out.hidden.data() + numel(first, d),
                           out.aux.data() + numel(first, aux_width)));
         out.bytes += impl_->layer_bytes + impl_->kv_bytes();
         cache.commit(rows);
     }
     const int last = n - 1;
     if (n > 0) request.logit_rows = {&last, 1};
-    impl_->compute_logits(exec, request, out);
+    impl_->compute_logits(request, out);
     return {};
 }
 

@@ -68,13 +68,13 @@ class Target {
   public:
     /// Loads a target. `precision` defaults to int8 for quantised files and to bf16 otherwise; a device uses
     /// bf16, or fp16 for fp16 checkpoints. `context` limits the model's context; 0 = no limit.
-    static Result<std::unique_ptr<Target>> load(const std::string& path, kernels::Exec& exec,
+    static Result<std::unique_ptr<Target>> load(const std::string& path, kernels::Backend& backend,
                                                 std::optional<kernels::Precision> precision,
                                                 const ProgressFn& progress = {},
                                                 const WeightCacheOptions& cache = {}, int context = 0);
     /// Builds a target from weights under GGUF names (random models in tests, synthetic targets). The
     /// tokenizer may be null.
-    static Result<std::unique_ptr<Target>> build(ModelFile file, kernels::Exec& exec,
+    static Result<std::unique_ptr<Target>> build(ModelFile file, kernels::Backend& backend,
                                                  kernels::Precision precision,
                                                  const ProgressFn& progress = {},
                                                  const WeightCacheOptions& cache = {});
@@ -95,18 +95,19 @@ class Target {
     /// The same values as an operand of ops.
     kernels::EmbeddingTable& embeddings() const;
     const kernels::RopeTable& rope() const;
+    /// The backend that holds the weights and runs every pass.
+    kernels::Backend& backend() const;
     KvCache make_cache(int slots) const;
     std::size_t weight_bytes() const;  ///< bytes read by one forward pass, LM head included
 
     /// Runs rows after each cache's committed slots without committing them. If a cache has too few free
     /// slots or a position exceeds the context, returns an error and leaves the caches unchanged. Allocates
     /// only while buffers grow.
-    Status forward(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
+    Status forward(const ForwardRequest& request, ForwardOutput& out);
     /// Runs `tokens` in chunks of prefill_chunk (device_prefill_chunk on a device) and commits them. `hidden`
     /// and `aux` cover every token, `logits` only the last. If cancelled, completed chunks stay committed.
-    Status prefill(kernels::Exec& exec, KvCache& cache, std::span<const TokenId> tokens,
-                   std::span<const int> aux_layers, ForwardOutput& out,
-                   const std::function<bool()>& cancelled = {});
+    Status prefill(KvCache& cache, std::span<const TokenId> tokens, std::span<const int> aux_layers,
+                   ForwardOutput& out, const std::function<bool()>& cancelled = {});
     static constexpr int prefill_chunk = 128;
     /// Larger on a device, because few rows leave its tensor cores idle; our default, not measured.
     static constexpr int device_prefill_chunk = 512;
@@ -114,13 +115,12 @@ class Target {
     /// Enqueues a forward pass over trees that are in the backend's memory by then; see forward(). Commits
     /// nothing. The caller holds Backend::submit_mutex(), calls enqueue_answers(), enqueues the rest of its
     /// round, synchronizes, and calls collect_trees(). Returns the bytes to be read.
-    Result<std::uint64_t> enqueue_trees(kernels::Exec& exec, const TreesRequest& request,
-                                        const TreeStep& step);
+    Result<std::uint64_t> enqueue_trees(const TreesRequest& request, const TreeStep& step);
     /// Uploads the layout of the rows of enqueue_trees() on a device. Call it before the trees are drafted.
-    Status upload_tree_layout(kernels::Exec& exec, const TreesRequest& request, const TreeStep& step);
+    Status upload_tree_layout(const TreesRequest& request, const TreeStep& step);
     /// Enqueues the answers to the query and the acceptance of the trees' paths. Then it compacts the keys
     /// and values of accepted nodes. The answers come with TreeStep::enqueue_download().
-    Status enqueue_answers(kernels::Exec& exec, const TreesRequest& request, TreeStep& step);
+    Status enqueue_answers(const TreesRequest& request, TreeStep& step);
     /// Writes the results after synchronization; features and logits stay in the backend's memory.
     void collect_trees(const TreeStep& step, ForwardOutput& out);
     /// Features of the latest enqueue_trees(): hidden [rows, d], or with aux layers [rows, layers * d].

@@ -35,10 +35,10 @@ bool TargetPass::reserve(int rows, int aux_width, bool logits) {
     return enough;
 }
 
-Status TargetPass::run(kernels::Backend& backend, const DecoderBatch& batch, Rows<const float> embeddings,
+Status TargetPass::run(const DecoderBatch& batch, Rows<const float> embeddings,
                        std::span<const int> aux_layers, float* hidden, float* aux, float* logits) {
+    kernels::Backend& backend = decoder_.device();
     const std::lock_guard lock(backend.submit_mutex());
-    decoder_.use(backend);
     const int rows = batch.rows(), d = shape_.hidden;
     const int aux_width = static_cast<int>(aux_layers.size()) * d;
     if (rows == 0) return {};
@@ -55,10 +55,10 @@ Status TargetPass::run(kernels::Backend& backend, const DecoderBatch& batch, Row
     return backend.synchronize();
 }
 
-Status TargetPass::enqueue_trees(kernels::Backend& backend, const DecoderBatch& batch,
-                                 const kernels::EmbeddingTable& embeddings, std::span<const int> aux_layers,
-                                 const TreeStep& step, const LogitsQuery& query) {
-    decoder_.use(backend);
+Status TargetPass::enqueue_trees(const DecoderBatch& batch, const kernels::EmbeddingTable& embeddings,
+                                 std::span<const int> aux_layers, const TreeStep& step,
+                                 const LogitsQuery& query) {
+    kernels::Backend& backend = decoder_.device();
     const int rows = batch.rows();
     const void* before = logits_.data();
     if (!logits_.begin(backend, lm_head_->n(), query, step) ||

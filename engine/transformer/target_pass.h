@@ -18,25 +18,20 @@ class TargetPass {
                    const kernels::Matrix& lm_head);
     /// Runs the rows of `batch` from their `embeddings` [rows, d], in host memory. Writes `hidden` [rows, d],
     /// `aux` [rows, aux_layers * d] and `logits` [rows, V] to host memory. `logits` may be null, and so may
-    /// `aux` without aux layers. Locks Backend::submit_mutex() and synchronizes. `device` is that of
-    /// prepare(), or another pool of the same CPU.
-    Status run(kernels::Backend& backend, const DecoderBatch& batch, Rows<const float> embeddings,
-               std::span<const int> aux_layers, float* hidden, float* aux, float* logits);
+    /// `aux` without aux layers. Locks Backend::submit_mutex() and synchronizes.
+    Status run(const DecoderBatch& batch, Rows<const float> embeddings, std::span<const int> aux_layers,
+               float* hidden, float* aux, float* logits);
     DeviceLogits& logits() { return logits_; }
 
     /// Enqueues the same pass for the trees of `step`, up to the logits or best tokens that `query` needs.
     /// Then logits() answers it. On a device, rows of `batch` have `step.rows_on_device().width` ancestors
     /// each, and `step` has their positions. `embeddings` is loaded. The
     /// features below are in the device's memory. The caller holds Backend::submit_mutex().
-    Status enqueue_trees(kernels::Backend& backend, const DecoderBatch& batch,
-                         const kernels::EmbeddingTable& embeddings, std::span<const int> aux_layers,
-                         const TreeStep& step, const LogitsQuery& query);
+    Status enqueue_trees(const DecoderBatch& batch, const kernels::EmbeddingTable& embeddings,
+                         std::span<const int> aux_layers, const TreeStep& step, const LogitsQuery& query);
     /// Uploads the layout of the rows of enqueue_trees(), which then uploads nothing. It is called before the
     /// trees are drafted, so that the device does not wait for a transfer between drafts and verification.
-    Status upload_layout(kernels::Backend& backend, const DecoderBatch& batch) {
-        decoder_.use(backend);
-        return decoder_.upload_layouts({&batch, 1});
-    }
+    Status upload_layout(const DecoderBatch& batch) { return decoder_.upload_layouts({&batch, 1}); }
     const float* device_hidden() const { return hidden_.as<float>(); }  ///< [rows, d]
     const float* device_aux() const { return aux_.as<float>(); }        ///< [rows, aux_layers * d]
 

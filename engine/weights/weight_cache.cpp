@@ -21,7 +21,7 @@
 #include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/numel.h"
-#include "kernels/packed.h"
+#include "kernels/packing.h"
 
 // Layout: safetensors, so that common tools can open it: u64 header length, JSON {name: {dtype U8, shape
 // [bytes], data_offsets}}, data. __metadata__ identifies the source and describes each matrix's packing.
@@ -61,10 +61,10 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
 
 /// Runs `work` on pieces of [0, bytes) on the thread pool and combines their checksums in order.
 template <typename Work>
-std::uint64_t over_pieces(kernels::Exec& exec, std::size_t bytes, Work work) {
+std::uint64_t over_pieces(kernels::Backend& backend, std::size_t bytes, Work work) {
     const std::size_t pieces = (bytes + summed_bytes - 1) / summed_bytes;
     std::vector<std::uint64_t> sums(pieces);
-    exec.parallel(static_cast<int>(pieces), [&](int i) {
+    backend.pool().parallel(static_cast<int>(pieces), [&](int i) {
         const std::size_t at = numel(i, summed_bytes);
         sums[i] = work(at, std::min(summed_bytes, bytes - at));
     });
@@ -226,7 +226,8 @@ Status WeightCacheReader::read_header(const std::string& identity, kernels::Prec
     return {};
 }
 
-Result<kernels::Matrix> WeightCacheReader::read(kernels::Exec& exec, const std::string& name, int n, int k) {
+Result<kernels::Matrix> WeightCacheReader::read(kernels::Backend& backend, const std::string& name, int n,
+                                                int k) {
     const auto found =
         std::lower_bound(entries_.begin(), entries_.end(), name,
                          [](const auto& entry, const std::string& key) { return entry.first < key; });
@@ -240,7 +241,7 @@ Result<kernels::Matrix> WeightCacheReader::read(kernels::Exec& exec, const std::
     ::posix_fadvise(file_, static_cast<off_t>(entry.offset),
                     static_cast<off_t>(entry.bytes + (std::uint64_t{64} << 20)), POSIX_FADV_WILLNEED);
     std::atomic<bool> complete{true};
-    const std::uint64_t sum = over_pieces(exec, bytes.size(), [&](std::size_t at, std::size_t size) {
+    const std::uint64_t sum = over_pieces(backend, bytes.size(), [&](std::size_t at, std::size_t size) {
         const auto part = bytes.subspan(at, size);
         if (!read_all(file_, part, entry.offset + at)) complete = false;
         return checksum(part);
@@ -303,11 +304,12 @@ WeightCacheWriter::~WeightCacheWriter() {
     if (file_ >= 0) ::close(file_);
 }
 
-Status WeightCacheWriter::add(kernels::Exec& exec, const std::string& name, const kernels::Matrix& matrix) {
+Status WeightCacheWriter::add(kernels::Backend& backend, const std::string& name,
+                              const kernels::Matrix& matrix) {
     const auto bytes = kernels::packed_bytes(matrix);
     const std::uint64_t offset = end_;
     std::atomic<int> error{0};
-    const std::uint64_t sum = over_pieces(exec, bytes.size(), [&](std::size_t at, std::size_t size) {
+    const std::uint64_t sum = over_pieces(backend, bytes.size(), [&](std::size_t at, std::size_t size) {
         const auto part = bytes.subspan(at, size);
         if (!write_all(file_, part, offset + at)) error = errno != 0 ? errno : EIO;
         return checksum(part);

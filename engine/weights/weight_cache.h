@@ -47,7 +47,7 @@ class WeightCacheReader {
     WeightCacheReader& operator=(const WeightCacheReader&) = delete;
 
     /// Reads matrix `name` of shape [n, k]; an incomplete or missing matrix is an error.
-    Result<kernels::Matrix> read(kernels::Exec& exec, const std::string& name, int n, int k);
+    Result<kernels::Matrix> read(kernels::Backend& backend, const std::string& name, int n, int k);
     std::uint64_t bytes() const { return bytes_; }
 
   private:
@@ -79,7 +79,7 @@ class WeightCacheWriter {
     WeightCacheWriter(const WeightCacheWriter&) = delete;
     WeightCacheWriter& operator=(const WeightCacheWriter&) = delete;
 
-    Status add(kernels::Exec& exec, const std::string& name, const kernels::Matrix& matrix);
+    Status add(kernels::Backend& backend, const std::string& name, const kernels::Matrix& matrix);
     /// Waits until the data is on disk, so that no write-back disturbs later measurements.
     Status finish();
 

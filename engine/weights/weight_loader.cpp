@@ -61,14 +61,15 @@ std::vector<std::string> weight_cache_paths(const std::string& model, kernels::P
     return paths;
 }
 
-WeightLoader::WeightLoader(kernels::Exec& exec, kernels::Precision precision, const WeightSource& source,
-                           std::vector<PlannedMatrix> plan, const WeightCacheOptions& cache)
-    : exec_(exec),
+WeightLoader::WeightLoader(kernels::Backend& backend, kernels::Precision precision,
+                           const WeightSource& source, std::vector<PlannedMatrix> plan,
+                           const WeightCacheOptions& cache)
+    : backend_(backend),
       precision_(precision),
       source_(source),
       plan_(std::move(plan)),
       bypass_page_cache_(cache.bypass_page_cache) {
-    if (cache.mode != WeightCacheOptions::Mode::off && exec.device() == nullptr) open_cache(cache);
+    if (cache.mode != WeightCacheOptions::Mode::off && backend.is_host()) open_cache(cache);
     if (reader_ == nullptr) read_ahead();
 }
 
@@ -111,7 +112,7 @@ bool WeightLoader::bypass_page_cache(std::span<const DirectIoReader::Group> grou
         largest = std::max(largest, one);
     }
     if (bytes < min_direct_bytes) return false;
-    const std::uint64_t packed = exec_.device() != nullptr ? 0 : sum_packed_bytes(plan_, precision_);
+    const std::uint64_t packed = !backend_.is_host() ? 0 : sum_packed_bytes(plan_, precision_);
     const std::optional<std::uint64_t> free = available_memory();
     if (!free || packed + largest + DirectIoReader::default_window > *free) return false;
     // Cached packed weights serve the next load, so the model's files need not stay in the page cache. Files
@@ -158,10 +159,10 @@ Result<kernels::Matrix> WeightLoader::pack(const PlannedMatrix& planned) {
     if (direct_ != nullptr) {
         DS_ASSIGN(preloaded, direct_->next());
     }
-    DS_ASSIGN(kernels::Matrix matrix, pack_stacked(exec_, precision_, source_, planned.parts, planned.cols,
+    DS_ASSIGN(kernels::Matrix matrix, pack_stacked(backend_, precision_, source_, planned.parts, planned.cols,
                                                    planned.reason, preloaded));
     if (writer_ != nullptr) {
-        if (const Status added = writer_->add(exec_, planned.name, matrix); !added.ok()) {
+        if (const Status added = writer_->add(backend_, planned.name, matrix); !added.ok()) {
             report_.messages.push_back(added.error().message);
             report_.cache.clear();
             writer_.reset();
@@ -173,7 +174,7 @@ Result<kernels::Matrix> WeightLoader::pack(const PlannedMatrix& planned) {
 Result<kernels::Matrix> WeightLoader::next() {
     const PlannedMatrix& planned = plan_[next_];
     if (reader_ != nullptr) {
-        auto cached = reader_->read(exec_, planned.name, planned.rows(), planned.cols);
+        auto cached = reader_->read(backend_, planned.name, planned.rows(), planned.cols);
         if (cached.ok()) {
             ++next_;
             report_.bytes += cached->bytes();

@@ -36,7 +36,7 @@ struct LoadReport {
 /// ahead of the packing. If a cache is enabled but missing, it is written during the load.
 class WeightLoader {
   public:
-    WeightLoader(kernels::Exec& exec, kernels::Precision precision, const WeightSource& source,
+    WeightLoader(kernels::Backend& backend, kernels::Precision precision, const WeightSource& source,
                  std::vector<PlannedMatrix> plan, const WeightCacheOptions& cache);
 
     /// Loads the next matrix.
@@ -57,7 +57,7 @@ class WeightLoader {
     bool bypass_page_cache(std::span<const DirectIoReader::Group> groups) const;
     Result<kernels::Matrix> pack(const PlannedMatrix& planned);
 
-    kernels::Exec& exec_;
+    kernels::Backend& backend_;
     const kernels::Precision precision_;
     const WeightSource& source_;
     const std::vector<PlannedMatrix> plan_;

@@ -7,8 +7,7 @@
 #include <cstdint>
 
 #include "engine/formats/int4_rows.h"
-#include "kernels/pack_bf16.h"
-#include "kernels/random_rows.h"
+#include "kernels/packing.h"
 
 namespace draftscope {
 
@@ -27,7 +26,7 @@ Result<const TensorInfo*> require_tensor(const WeightSource& source, const std::
     return info;
 }
 
-Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision precision,
+Result<kernels::Matrix> pack_stacked(kernels::Backend& backend, kernels::Precision precision,
                                      const WeightSource& source, std::span<const StackedTensor> parts,
                                      int cols, std::string_view reason,
                                      std::span<const std::span<const std::uint8_t>> preloaded) {
@@ -56,7 +55,7 @@ Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision pre
         rows += part.rows;
     }
     if (random.size() == parts.size())
-        if (auto made = kernels::pack_random(exec, cols, random)) return std::move(*made);
+        if (auto made = kernels::pack_random(backend, cols, random)) return std::move(*made);
     const auto find_part = [&](int row) {
         auto part = stack.end() - 1;
         while (part->first > row) --part;
@@ -75,12 +74,13 @@ Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision pre
             source.read_row(*part->info, row - part->first, out);
     };
     if (precision == kernels::Precision::bf16 && all_bf16 && all_stored) {
-        return kernels::pack_bf16(exec, rows, cols, [&](int row) { return row_bytes(*find_part(row), row); });
+        return kernels::pack_bf16(backend, rows, cols,
+                                  [&](int row) { return row_bytes(*find_part(row), row); });
     }
     if (precision != kernels::Precision::int4)
-        return kernels::Matrix::pack(exec, precision, rows, cols, read);
+        return kernels::Matrix::pack(backend, precision, rows, cols, read);
     const auto* stored = dynamic_cast<const Int4Rows*>(&source);
-    return kernels::pack_int4(exec, rows, cols, read, [&](int row, const kernels::Int4Row& out) {
+    return kernels::pack_int4(backend.pool(), rows, cols, read, [&](int row, const kernels::Int4Row& out) {
         const auto part = find_part(row);
         return stored != nullptr && all_stored &&
                stored->decode_int4_row(*part->info, row_bytes(*part, row), out);

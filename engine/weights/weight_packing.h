@@ -25,7 +25,7 @@ Result<const TensorInfo*> require_tensor(const WeightSource& source, const std::
 
 /// Packs the rows of `parts`, each [rows, cols], stacked vertically. Unless empty, `brought` holds the bytes
 /// of source.stored() for each part.
-Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision precision,
+Result<kernels::Matrix> pack_stacked(kernels::Backend& backend, kernels::Precision precision,
                                      const WeightSource& source, std::span<const StackedTensor> parts,
                                      int cols, std::string_view reason = {},
                                      std::span<const std::span<const std::uint8_t>> preloaded = {});

@@ -9,7 +9,6 @@
 
 #include "base/numel.h"
 #include "kernels/backend/workspace.h"
-#include "kernels/cpu/matmul/layout.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -79,7 +78,8 @@ std::string DeviceMatrixAccess::allocate(Backend& backend, int rows, int k, Matr
                        static_cast<double>(matrix.bytes_) * 1e-9);
 }
 
-Matrix DeviceMatrixAccess::pack(Exec& exec, Backend& backend, int n, int k, RowSource source) {
+Matrix DeviceMatrixAccess::pack(Backend& backend, int n, int k, RowSource source) {
+    ThreadPool& pool = backend.pool();
     Matrix matrix;
     {
         const std::lock_guard lock(backend.submit_mutex());
@@ -95,9 +95,9 @@ Matrix DeviceMatrixAccess::pack(Exec& exec, Backend& backend, int n, int k, RowS
     std::vector<half_t> packed(numel(batch, stride), 0);
     for (int first = 0; first < n; first += batch) {
         const int rows = std::min(batch, n - first);
-        exec.parallel(exec.threads(), [&](int part) {
+        pool.parallel(pool.threads(), [&](int part) {
             std::vector<float> values(static_cast<std::size_t>(k));
-            for (int r = part; r < rows; r += exec.threads()) {
+            for (int r = part; r < rows; r += pool.threads()) {
                 source(first + r, values.data());
                 half_t* out = packed.data() + row_offset(r, stride);
                 std::transform(values.begin(), values.end(), out, round);
@@ -128,10 +128,9 @@ std::optional<Matrix> DeviceMatrixAccess::pack_random(Backend& backend, int k,
     return matrix;
 }
 
-std::optional<Matrix> pack_random(Exec& exec, int k, std::span<const RandomRows> parts) {
-    Backend* backend = exec.device();
-    if (backend == nullptr) return std::nullopt;
-    return DeviceMatrixAccess::pack_random(*backend, k, parts);
+std::optional<Matrix> pack_random(Backend& backend, int k, std::span<const RandomRows> parts) {
+    if (backend.is_host()) return std::nullopt;
+    return DeviceMatrixAccess::pack_random(backend, k, parts);
 }
 
 /// Sets the number of rows of `to`. Returns false if it is 0 or `to` has no data.

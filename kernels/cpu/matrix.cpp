@@ -125,11 +125,11 @@ class Int4Buffer {
 
 /// Calls write(first, last) on every thread for its rows in whole blocks; rows from n on are padding.
 template <typename Write>
-void for_each_row(Exec& exec, int n, Write write) {
+void for_each_row(ThreadPool& pool, int n, Write write) {
     const int blocks = ceil_div(n, lanes);
-    exec.parallel(exec.threads(), [&](int part) {
-        const int first = static_cast<int>(static_cast<std::int64_t>(blocks) * part / exec.threads());
-        const int last = static_cast<int>(static_cast<std::int64_t>(blocks) * (part + 1) / exec.threads());
+    pool.parallel(pool.threads(), [&](int part) {
+        const int first = static_cast<int>(static_cast<std::int64_t>(blocks) * part / pool.threads());
+        const int last = static_cast<int>(static_cast<std::int64_t>(blocks) * (part + 1) / pool.threads());
         write(first * lanes, last * lanes);
     });
 }
@@ -233,23 +233,27 @@ void MatrixAccess::copy_row(const Matrix& from, int from_row, Matrix& to, int to
         target.scales[b * lanes + target.lane] = source.scales[b * lanes + source.lane];
 }
 
-Matrix Matrix::pack(Exec& exec, Precision precision, int n, int k, RowSource source) {
-    if (Backend* backend = exec.device()) return DeviceMatrixAccess::pack(exec, *backend, n, k, source);
+Matrix Matrix::pack(Backend& backend, Precision precision, int n, int k, RowSource source) {
+    if (!backend.is_host()) return DeviceMatrixAccess::pack(backend, n, k, source);
+    return pack(backend.pool(), precision, n, k, source);
+}
+
+Matrix Matrix::pack(ThreadPool& pool, Precision precision, int n, int k, RowSource source) {
     if (precision == Precision::int4)
-        return pack_int4(exec, n, k, source, [](int, const Int4Row&) { return false; });
+        return pack_int4(pool, n, k, source, [](int, const Int4Row&) { return false; });
     Matrix matrix = MatrixAccess::allocate({precision, false}, n, k);
-    pack_blocks(exec, matrix, source);
+    pack_blocks(pool, matrix, source);
     return matrix;
 }
 
 namespace {
 
 /// Returns false if `symmetric` and a row is not; the contents of `matrix` are undefined then.
-bool fill_int4(Exec& exec, Matrix& matrix, RowSource source, Int4Source stored) {
+bool fill_int4(ThreadPool& pool, Matrix& matrix, RowSource source, Int4Source stored) {
     const int n = matrix.n(), k = matrix.k();
     const bool symmetric = matrix.packing().symmetric;
     std::atomic<bool> fits{true};
-    for_each_row(exec, n, [&](int first, int last) {
+    for_each_row(pool, n, [&](int first, int last) {
         std::vector<float> values(k);
         Int4Buffer buffer(k);
         for (int r = first; r < last && fits.load(std::memory_order_relaxed); ++r) {
@@ -267,23 +271,23 @@ bool fill_int4(Exec& exec, Matrix& matrix, RowSource source, Int4Source stored) 
 
 }  // namespace
 
-Matrix pack_int4(Exec& exec, int n, int k, RowSource source, Int4Source stored) {
+Matrix pack_int4(ThreadPool& pool, int n, int k, RowSource source, Int4Source stored) {
     Int4Buffer first(k);
     if (n > 0 && stored(0, first.row()) && is_symmetric(first.row())) {
         Matrix matrix = MatrixAccess::allocate({Precision::int4, true}, n, k);
-        if (fill_int4(exec, matrix, source, stored)) return matrix;
+        if (fill_int4(pool, matrix, source, stored)) return matrix;
     }
     Matrix matrix = MatrixAccess::allocate({Precision::int4, false}, n, k);
-    fill_int4(exec, matrix, source, stored);
+    fill_int4(pool, matrix, source, stored);
     return matrix;
 }
 
-Matrix Matrix::gather_rows(Exec& exec, std::span<const TokenId> ids) const {
+Matrix Matrix::gather_rows(ThreadPool& pool, std::span<const TokenId> ids) const {
     if (on_device()) return DeviceMatrixAccess::gather_rows(*this, ids);
     const int n = static_cast<int>(ids.size());
     Matrix matrix = MatrixAccess::allocate(packing_, n, k_);
     const std::vector<float> zeros(k_, 0.0f);
-    for_each_row(exec, n, [&](int first, int last) {
+    for_each_row(pool, n, [&](int first, int last) {
         for (int r = first; r < last; ++r) {
             if (r < n) {
                 assert(ids[r] >= 0 && ids[r] < n_);

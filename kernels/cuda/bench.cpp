@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "base/rng.h"
-#include "kernels/cpu/matmul/layout.h"
 #include "kernels/cuda/bench_weights.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/device_bench.h"
+#include "kernels/ops/float16.h"
 
 namespace draftscope::kernels {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/float16.h"
+#include "kernels/ops/float16.h"
 
 /// Activations and matrices as operands of ops.
 namespace draftscope::kernels {

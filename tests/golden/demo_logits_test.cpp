@@ -76,7 +76,7 @@ class DemoLogits : public ::testing::Test {
         const auto aux = golden_["aux_layers"].get<std::vector<int>>();
         KvCache cache = target_->make_cache(static_cast<int>(text.tokens.size()));
         const SequenceTokens rows{&cache, text.tokens, {}, nullptr};
-        const Status status = target_->forward(*exec_, {{&rows, 1}, aux, wanted, false}, out_);
+        const Status status = target_->forward({{&rows, 1}, aux, wanted, false}, out_);
         ASSERT_TRUE(is_ok(status));
     }
 
@@ -92,7 +92,7 @@ class DemoLogits : public ::testing::Test {
 
     Json golden_ = read_golden("demo_logits.json");
     Json reference_ = read_golden("demo_reference.json");
-    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
+    std::unique_ptr<kernels::Backend> exec_ = kernels::make_cpu_backend(2);
     std::unique_ptr<Target> target_;
     ForwardOutput out_;
 };

@@ -29,7 +29,7 @@ inline float feature(std::uint32_t seed, std::uint32_t row, std::uint32_t column
 class SpyHead final : public LmHead {
   public:
     explicit SpyHead(std::unique_ptr<LmHead> full) : full_(std::move(full)) {}
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Backend& exec, const HeadWeights& weights) override {
         hidden = weights.hidden;
         return full_->prepare(exec, weights);
     }
@@ -93,7 +93,7 @@ class GoldenDrafters : public ::testing::Test {
     std::vector<Round> draft(Drafter& drafter, const nlohmann::json& golden);
     void expect_golden(const std::string& spec, const std::string& name);
 
-    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
+    std::unique_ptr<kernels::Backend> exec_ = kernels::make_cpu_backend(2);
     std::unique_ptr<Target> target_;
     std::vector<std::unique_ptr<SpyHead>> spies_;
     PhaseRecorder phases_;

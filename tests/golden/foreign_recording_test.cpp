@@ -21,7 +21,7 @@ struct ForeignRecording : ::testing::Test {
         auto opened = DecodeRecording::open(golden + "traces/llama");
         if (!opened.ok()) throw std::runtime_error(opened.error().message);
         foreign_recording = *opened;
-        const auto exec = kernels::make_cpu_exec(1);
+        const auto exec = kernels::make_cpu_backend(1);
         auto loaded = Target::load(golden + "models/llama", *exec, kernels::Precision::f32);
         if (!loaded.ok()) throw std::runtime_error(loaded.error().message);
         eagle = std::make_unique<TinyEagle2>((*loaded)->config(), 5);

@@ -269,7 +269,7 @@ TEST_F(Rewritten, TheLastBoundaryIsTheStreamBeforeTheFinalNorm) {
     const std::vector<TokenId> tokens = {5, 6, 7};
     ForwardOutput out;
     const int layers = target_->config().layers, d = target_->config().hidden;
-    ASSERT_TRUE(is_ok(target_->prefill(*exec_, cache, tokens, std::vector<int>{layers}, out)));
+    ASSERT_TRUE(is_ok(target_->prefill(cache, tokens, std::vector<int>{layers}, out)));
     const auto source = require(
         open_tensor_file(std::string(DS_SOURCE_DIR) + "/tests/golden/models/qwen2/model.safetensors"));
     std::vector<float> norm(d);

@@ -10,7 +10,7 @@ class TypicalOps : public DevicePair {};
 TEST_P(TypicalOps, PathsMatchTheHost) {
     Rng rng(4);
     int longer = 0, apart = 0, trees_seen = 0;
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     for (const bool cut : {false, true})
         for (const int max_nodes : {1, 2, 9, 60, 300}) {
             const RulePtr rule = make_rule(cut ? "typical:delta=0.9" : "typical").value();
@@ -77,7 +77,7 @@ TEST_P(TypicalOps, PathsMatchTheHost) {
                     first += op.nodes;
                 }
                 (on_twin ? twin() : device()).accept_typical(ops);
-                exec->backend().accept_typical(on_host);
+                (*exec).accept_typical(on_host);
                 const std::vector<std::int32_t> found = paths.read(on_twin);
                 for (int t = 0; t < 5; ++t) {
                     const auto* path = found.data() + t * (width + 1);

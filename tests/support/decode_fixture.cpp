@@ -57,17 +57,21 @@ DecodeFixture::DecodeFixture(std::unique_ptr<Target> target,
       ranking_path_(std::move(ranking_path)) {}
 
 std::unique_ptr<Target> DecodeFixture::build(ModelFile file, kernels::Precision precision,
-                                             kernels::Exec* on) {
+                                             kernels::Backend* on) {
     if (on != nullptr) return must(Target::build(std::move(file), *on, precision));
-    const auto exec = kernels::make_cpu_exec(2);
-    return must(Target::build(std::move(file), *exec, precision));
+    // Targets outlive this call, and their backends outlive them.
+    static auto& backends = *new std::vector<std::unique_ptr<kernels::Backend>>;
+    kernels::Backend& backend = *backends.emplace_back(kernels::make_cpu_backend(2));
+    std::unique_ptr<Target> target = must(Target::build(std::move(file), backend, precision));
+    backend.set_pool(kernels::make_thread_pool(1));
+    return target;
 }
 
-kernels::Exec& DecodeFixture::exec(int threads) {
+kernels::Backend& DecodeFixture::exec(int threads) {
     if (on_ != nullptr) return *on_;
-    auto& exec = execs_[threads];
-    if (exec == nullptr) exec = kernels::make_cpu_exec(threads);
-    return *exec;
+    kernels::Backend& backend = target_->backend();
+    if (backend.pool().threads() != threads) backend.set_pool(kernels::make_thread_pool(threads));
+    return backend;
 }
 
 Drafter& DecodeFixture::drafter(const std::string& spec) {

@@ -29,11 +29,17 @@ void HostCall::list_sequences(const LmHead& head, int level, int rows, std::span
 }
 
 HeadCall HostCall::make_call(LmHead& head, int level, int rows, int k, std::span<HeadState* const> states) {
-    kernels::Backend& backend = exec_.backend();
+    kernels::Backend& backend = exec_;
     if (!begun_) (void)head.reserve(backend, level + 1, rows, k);  // work that begin() started is not dropped
     spans_.begin(backend);
     list_sequences(head, level, rows, states);
-    HeadCall call{backend, exec_, phases_, spans_, level, rows, k, sequences_};
+    HeadCall call{.backend = backend,
+                  .phases = phases_,
+                  .spans = spans_,
+                  .level = level,
+                  .rows = rows,
+                  .k = k,
+                  .sequences = sequences_};
     downloads_.resize(head.shape(level, rows).downloads);
     call.downloads = downloads_.data();
     if (head.needs().inputs) call.inputs = inputs_.data();

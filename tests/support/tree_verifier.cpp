@@ -87,8 +87,8 @@ VerifiedTree verify_tree(kernels::Backend& backend, const AcceptanceRule& rule, 
 Acceptance follow_choices(const DraftTree& drafted, std::vector<TargetSample>& choices) {
     DraftTree tree = drafted;
     EXPECT_TRUE(tree.finish().ok());
-    const auto exec = kernels::make_cpu_exec(1);
-    kernels::Backend& backend = exec->backend();
+    const auto exec = kernels::make_cpu_backend(1);
+    kernels::Backend& backend = (*exec);
     const TreePlan plan{tree.size(), tree.max_depth()};
     std::vector<std::int32_t> tokens;
     for (const TargetSample& choice : choices) tokens.push_back(choice.token);

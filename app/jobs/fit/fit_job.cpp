@@ -37,7 +37,7 @@ const FitRecipe& fit_recipe(const FitConfig& config) {
 /// Data and models that a fit of weights needs.
 struct FitData {
     fit::Recordings recordings;
-    std::unique_ptr<kernels::Exec> exec;
+    std::unique_ptr<kernels::Backend> backend;
     std::unique_ptr<Target> target;
     std::unique_ptr<Drafter> drafter;
     std::string drafter_path;
@@ -147,9 +147,9 @@ Status load(const FitConfig& config, const JobHooks& hooks, FitData& fit_data, F
                       : kernels::precision_from(info.precision).value_or(kernels::Precision::bf16);
     hooks.report(-1, "packing the LM head");
     const std::string model = fit_data.first().weights_path().empty() ? run.config.model : config.model;
-    DS_ASSIGN(fit_data.target, make_recorded_target(fit_data.first(), model, *fit_data.exec, precision));
+    DS_ASSIGN(fit_data.target, make_recorded_target(fit_data.first(), model, *fit_data.backend, precision));
     hooks.report(-1, "loading drafter " + run.drafter_id);
-    DS_ASSIGN(fit_data.drafter, load_drafter(run, *fit_data.target, *fit_data.exec));
+    DS_ASSIGN(fit_data.drafter, load_drafter(run, *fit_data.target, *fit_data.backend));
     report.file_notes = run.notes;
     append_notes(report.file_notes, fit_data.drafter->notes());
     say_notes(report.file_notes);
@@ -317,7 +317,7 @@ Result<fit::FittedHead> fit_with_drafter(const FitConfig& config, const fit::Fit
         fs::copy_file(fs::path(from) / "config.json", fs::path(folder.staged()) / "config.json", error);
         if (error) return failed("{}: {}", folder.staged(), error.message());
         return make_drafter(id + ":" + folder.staged() + fit_data.drafter_path.substr(from.size()), "",
-                            *fit_data.target, *fit_data.exec);
+                            *fit_data.target, *fit_data.backend);
     };
     inputs.joint = &joint;
     DS_ASSIGN(fit::FittedHead fitted, fit::fit_head(inputs, options, hooks));
@@ -359,7 +359,7 @@ Status fit_weights(const FitConfig& config, const std::optional<Torch>& torch, c
     }
     DS_ASSIGN(const auto texts,
               fit::make_recording_texts(fit_data.recordings, fit_data.drafter->aux_layers()));
-    fit::FitInputs inputs{*fit_data.exec,
+    fit::FitInputs inputs{*fit_data.backend,
                           fit_data.drafter.get(),
                           fit_data.weights,
                           fit_data.target->lm_head(),
@@ -400,7 +400,7 @@ Result<FitReport> run_fit(const FitConfig& config, const JobHooks& hooks) {
     } else {
         FitData fit_data;
         say_notes(thread_limit_notes(config.threads));
-        fit_data.exec = kernels::make_cpu_exec(threads_or_default(config.threads));
+        fit_data.backend = kernels::make_cpu_backend(threads_or_default(config.threads));
         DS_ASSIGN(fit_data.recordings, fit::open_recordings(config.recordings));
         const bool ranking = recipe.reads_generations() && !config.joint && !config.weights;
         DS_ASSIGN(const std::optional<Torch> torch, torch_for(config, report));

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "kernels/backend.h"
-#include "kernels/exec.h"
 
 namespace draftscope {
 namespace {

@@ -153,16 +153,16 @@ class Profiler {
         profile_.date = utc_text(utc_ns()).text;
         profile_.cpu = machine.cpu_name;
         profile_.isa = machine.isa;
-        const kernels::Backend* device = models_.exec().device();
-        if (device != nullptr) profile_.gpu = device->info().name;
+        const kernels::Backend& backend = models_.backend();
+        if (!backend.is_host()) profile_.gpu = backend.info().name;
         profile_.machine = !config_.name.empty()   ? config_.name
                            : !profile_.gpu.empty() ? profile_.gpu
                                                    : profile_.cpu;
-        profile_.threads = models_.exec().threads();
+        profile_.threads = backend.pool().threads();
         profile_.clock_mhz = cpu_clock_mhz();
         profile_.read_gb_per_s = machine.read_gb_per_s;
         profile_.backend = run_.config.backend;
-        const bool half = device != nullptr && device->dtype() == kernels::Float16Kind::f16;
+        const bool half = !backend.is_host() && backend.dtype() == kernels::Float16Kind::f16;
         profile_.precision = half ? "f16" : std::string(kernels::to_text(target.precision()));
         profile_.model = target.config().name;
         profile_.vocab = target.config().vocab;
@@ -170,9 +170,9 @@ class Profiler {
         profile_.layers = target.config().layers;
         profile_.synthetic = is_synthetic_model(run_.config.model);
         profile_.complete = false;
-        DS_ASSIGN(ControlPass control, ControlPass::make(models_.target(), models_.exec()));
+        DS_ASSIGN(ControlPass control, ControlPass::make(models_.target(), models_.backend()));
         control_.emplace(std::move(control));
-        DS_ASSIGN(plain_, make_drafter(std::string(plain_drafter), "", models_.target(), models_.exec()));
+        DS_ASSIGN(plain_, make_drafter(std::string(plain_drafter), "", models_.target(), models_.backend()));
         std::error_code error;
         if (std::filesystem::exists(config_.out, error)) DS_TRY(resume());
         return save();
@@ -225,7 +225,7 @@ class Profiler {
             add(some_trees);
         } else {
             add(all_trees);
-            if (models_.exec().device() != nullptr) add(device_trees);
+            if (!models_.backend().is_host()) add(device_trees);
         }
         return out;
     }
@@ -267,7 +267,7 @@ class Profiler {
         const ProfileSession session{to_tree_spec({0, 1, 1}), context, batch, rounds()};
         DS_ASSIGN(const auto times,
                   times_of(fmt::format("{} context={} batch={}", plain_drafter, context, batch),
-                           {models_.target(), *plain_, nullptr, models_.exec(), *control_}, session));
+                           {models_.target(), *plain_, nullptr, models_.backend(), *control_}, session));
         for (const PartPoint& one : times.points)
             if (is_shared(one.part)) add(one, "", {}, {});
         return times.points.empty() ? Status() : save();
@@ -333,7 +333,7 @@ class Profiler {
                                             session.context, session.batch);
         DS_ASSIGN(
             const auto times,
-            times_of(key, {models_.target(), models_.drafter(), models_.head(), models_.exec(), *control_},
+            times_of(key, {models_.target(), models_.drafter(), models_.head(), models_.backend(), *control_},
                      session));
         const std::string id = full ? text : head.spec.id;
         for (PartPoint one : times.points) {

@@ -69,7 +69,7 @@ Status replay_group(const DrafterGroup& group, const std::vector<ResolvedRun>& r
     }
     const TimeNs start = monotonic_ns();
     DS_ASSIGN(ReplayResult result, replay(*models.recording, *models.target, *drafting.drafter,
-                                          drafting.replayed, *models.exec, options));
+                                          drafting.replayed, *models.backend, options));
     report.seconds += seconds(monotonic_ns() - start);
     for (std::size_t i = 0; i < places.size(); ++i) {
         report.result.rounds[places[i]] = std::move(result.rounds[i]);
@@ -99,8 +99,8 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hook
     report.costs = config.costs;
     report.levels = first.tree.levels();
     report.precision = std::string(kernels::to_text(models.precision));
-    report.isa = std::string(kernels::to_text(models.exec->isa()));
-    report.threads = models.exec->threads();
+    report.isa = std::string(kernels::to_text(models.backend->pool().isa()));
+    report.threads = models.backend->pool().threads();
     std::vector<std::string> hashes;
     for (const RecordedPrompt& prompt : info.prompts) hashes.push_back(prompt.hash);
     for (const ResolvedRun& run : runs) {

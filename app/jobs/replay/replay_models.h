@@ -18,7 +18,7 @@ namespace draftscope {
 /// Data that stays loaded while heads are replayed.
 struct ReplayModels {
     std::shared_ptr<const DecodeRecording> recording;
-    std::unique_ptr<kernels::Exec> exec;
+    std::unique_ptr<kernels::Backend> backend;
     std::unique_ptr<Target> target;
     kernels::Precision precision = kernels::Precision::bf16;
 };

@@ -25,10 +25,11 @@ HeadWeights drafter_part(const ResolvedRun& run, const Drafter& drafter, const T
 
 }  // namespace
 
-Result<std::unique_ptr<Drafter>> load_drafter(const ResolvedRun& run, Target& target, kernels::Exec& exec) {
+Result<std::unique_ptr<Drafter>> load_drafter(const ResolvedRun& run, Target& target,
+                                              kernels::Backend& backend) {
     const std::string spec =
         run.drafter_path.empty() ? run.drafter_id : run.drafter_id + ":" + run.drafter_path;
-    return make_drafter(spec, run.drafter_path, target, exec);
+    return make_drafter(spec, run.drafter_path, target, backend);
 }
 
 HeadWeights head_weights(const ResolvedRun& run, const Drafter& drafter, const Target& target) {

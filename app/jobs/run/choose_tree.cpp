@@ -44,7 +44,7 @@ Status choose_tree(RunPlan& plan, ModelCache& models, DebugGate& gate, const Run
     const DrafterInfo& info = *find_drafter(run.drafter_id);
     if (!info.drafts) return {};
     if (!models.drafter().uses_head()) run.head_candidates.clear();
-    TreeAutotuner pilot({models.target(), models.drafter(), models.exec(),
+    TreeAutotuner pilot({models.target(), models.drafter(), models.backend(),
                          plan.decode_options(models.shadows()), plan.chat, info.chains_only},
                         plan.conversations, gate, hooks);
     const auto use = [&](std::size_t h) -> Result<AutotuneHead> {

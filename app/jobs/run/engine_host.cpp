@@ -78,7 +78,7 @@ struct RunDecoder {
           telemetry(row, ids, steps, counters),
           feed(models.target(), plan.conversations, plan.feed_settings(), hooks, activity),
           session(models.target(), drafter, plan.baseline ? nullptr : models.head(),
-                  plan.baseline ? nullptr : models.full_head(), models.exec(),
+                  plan.baseline ? nullptr : models.full_head(), models.backend(),
                   plan.decode_options(plan.baseline ? std::span<const ShadowHead>() : models.shadows()),
                   output_of(row, models.vocabulary(), ids, telemetry.sink()), telemetry.phases(), gate) {
         telemetry.phases().set_enabled(hooks.phases);
@@ -229,7 +229,7 @@ Status EngineHost::Impl::decode_baseline(Baseline& baseline, std::size_t count, 
     gate.set_enabled(false);
     if (!baseline.decoder) {
         DS_ASSIGN(baseline.drafter,
-                  make_drafter(std::string(plain_drafter), "", models.target(), models.exec()));
+                  make_drafter(std::string(plain_drafter), "", models.target(), models.backend()));
         baseline.began = monotonic_ns();
         baseline.decoder.emplace(baseline.row, baseline.plan, models, *baseline.drafter, baseline.ids,
                                  baseline, 0, context.counters.get(), gate, baseline.hooks,
@@ -336,11 +336,11 @@ Status EngineHost::Impl::record_run(RunPlan& plan, std::optional<RunPlan>& basel
     }
     report.prompts.insert(report.prompts.end(), plan.kept.reports.begin(), plan.kept.reports.end());
     std::ranges::sort(report.prompts, {}, &PromptReport::ordinal);
-    report.pinned_workers = models.exec().pinned();
-    if (const kernels::Backend* device = models.exec().device()) report.gpu = device->stats();
+    report.pinned_workers = models.backend().pool().pinned();
+    if (!models.backend().is_host()) report.gpu = models.backend().stats();
     report.cancelled = context.gate.cancelled();
     if (outcome.ok() && !report.cancelled) {
-        DS_ASSIGN(report.exact, check_fast_run(plan.run, models.target(), models.exec(), plan.chat,
+        DS_ASSIGN(report.exact, check_fast_run(plan.run, models.target(), models.backend(), plan.chat,
                                                plan.conversations, report.prompts));
     }
     note_long_rounds(context.recorder, row.id, models.drafter().trained_positions(), report.notes);

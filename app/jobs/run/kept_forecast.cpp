@@ -37,7 +37,7 @@ std::string forecast_key(const ResolvedRun& run, const ModelCache& models) {
     const auto model = checkpoint_hash(run.config.model),
                acceptance = checkpoint_hash(find_asset("demo_acceptance.json"));
     return fmt::format("{}, {}, {} threads{}, {}, model {}, drafter {}, acceptance {}, version {}",
-                       models.machine().cpu_name, run.config.backend, models.exec().threads(),
+                       models.machine().cpu_name, run.config.backend, models.backend().pool().threads(),
                        run.config.pin ? ", pinned" : "", to_text(models.target().precision()),
                        model.ok() ? *model : "", weights_key(run), acceptance.ok() ? *acceptance : "",
                        DRAFTSCOPE_VERSION);

@@ -28,12 +28,12 @@ Result<int> parse_numerics(const std::string& text) {
     return bad_input("--numerics {}: unknown; known are exact, fast, fast:ROWS", text);
 }
 
-Result<std::optional<ExactCheck>> check_fast_run(const ResolvedRun& run, Target& target, kernels::Exec& exec,
-                                                 const ChatTemplate& chat,
+Result<std::optional<ExactCheck>> check_fast_run(const ResolvedRun& run, Target& target,
+                                                 kernels::Backend& backend, const ChatTemplate& chat,
                                                  const std::vector<Conversation>& conversations,
                                                  const std::vector<PromptReport>& prompts) {
-    if (run.library_rows == 0 || exec.device() == nullptr) return std::optional<ExactCheck>();
-    DS_TRY(exec.device()->use_cublaslt(0));
+    if (run.library_rows == 0 || backend.is_host()) return std::optional<ExactCheck>();
+    DS_TRY(backend.use_cublaslt(0));
     if (run.rule()->info().losslessness != Losslessness::exact) return std::optional<ExactCheck>();
     std::map<int, const PromptOutcome*> outcomes;
     for (const PromptReport& prompt : prompts) outcomes[prompt.ordinal] = &prompt.outcome;
@@ -44,7 +44,7 @@ Result<std::optional<ExactCheck>> check_fast_run(const ResolvedRun& run, Target&
         const auto sequence = static_cast<std::uint64_t>(conversation.first_ordinal);
         if (found == outcomes.end()) continue;
         DS_ASSIGN(const auto prompt, ConversationFeed::first_turn(target, conversation, chat));
-        DS_TRY(check_exact(target, exec, sampling, sequence, prompt, found->second->tokens, check));
+        DS_TRY(check_exact(target, backend, sampling, sequence, prompt, found->second->tokens, check));
     }
     return std::optional<ExactCheck>(check);
 }

@@ -18,8 +18,8 @@ Result<int> parse_numerics(const std::string& text);
 /// Verifies a run with --numerics fast: decodes the first turns of `prompts` again with exact kernels. Absent
 /// for exact runs and for texts that are not the target's own (other rules, simulated acceptance). The device
 /// uses exact kernels afterwards.
-Result<std::optional<ExactCheck>> check_fast_run(const ResolvedRun& run, Target& target, kernels::Exec& exec,
-                                                 const ChatTemplate& chat,
+Result<std::optional<ExactCheck>> check_fast_run(const ResolvedRun& run, Target& target,
+                                                 kernels::Backend& backend, const ChatTemplate& chat,
                                                  const std::vector<Conversation>& conversations,
                                                  const std::vector<PromptReport>& prompts);
 

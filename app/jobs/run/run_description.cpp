@@ -205,7 +205,7 @@ RunRow describe_run(const RunPlan& plan, const ModelCache& models, const TierCho
                     const std::string& frontend, RowId id) {
     const ResolvedRun& run = plan.run;
     const RunConfig& config = run.config;
-    kernels::Exec& exec = models.exec();
+    kernels::Backend& backend = models.backend();
     RunRow row;
     row.id = id;
     row.started_monotonic = monotonic_ns() - plan.kept.duration;
@@ -225,10 +225,9 @@ RunRow describe_run(const RunPlan& plan, const ModelCache& models, const TierCho
     row.backend = config.backend;
     row.numerics = config.numerics;
     if (run.acceptance) row.acceptance = "replayed";
-    row.threads = exec.threads();
+    row.threads = backend.pool().threads();
     row.precision = std::string(kernels::to_text(models.target().precision()));
-    if (exec.device() != nullptr && exec.device()->dtype() == kernels::Float16Kind::f16)
-        row.precision = "f16";
+    if (!backend.is_host() && backend.dtype() == kernels::Float16Kind::f16) row.precision = "f16";
     row.vocab_id = models.vocabulary().vocab->id;
     row.tier = std::string(to_text(tier.used));
     row.config_json = config_json(plan, models, tier);

@@ -99,7 +99,7 @@ Status decode(const AutotuneInputs& inputs, const AutotuneHead& head, const Tree
     capture_output.run_start = monotonic_ns();
     PhaseRecorder phases;
     phases.set_enabled(true);
-    DecodeSession session(inputs.target, inputs.drafter, head.head, head.full, inputs.exec, options,
+    DecodeSession session(inputs.target, inputs.drafter, head.head, head.full, inputs.backend, options,
                           capture_output, phases, gate);
     RunHooks quiet;
     quiet.on_progress = hooks.on_progress;
@@ -120,7 +120,7 @@ Result<std::vector<std::pair<int, double>>> time_verifications(const AutotuneInp
         std::clamp(static_cast<int>(prompt.size()), 1, std::max(1, std::min(verify_context, room))));
     KvCache cache = inputs.target.make_cache(static_cast<int>(prompt.size()) + max_rows);
     ForwardOutput out;
-    DS_TRY(inputs.target.prefill(inputs.exec, cache, prompt, {}, out));
+    DS_TRY(inputs.target.prefill(cache, prompt, {}, out));
     std::vector<int> sizes;
     for (const int rows : verified_rows)
         if (rows <= max_rows && rows <= room) sizes.push_back(rows);
@@ -132,7 +132,7 @@ Result<std::vector<std::pair<int, double>>> time_verifications(const AutotuneInp
         for (std::size_t s = 0; s < sizes.size(); ++s) {
             const SequenceTokens sequence{&cache, std::span(tokens).first(sizes[s]), {}, nullptr};
             const TimeNs start = monotonic_ns();
-            DS_TRY(inputs.target.forward(inputs.exec, {{&sequence, 1}, {}, {}, true}, out));
+            DS_TRY(inputs.target.forward({{&sequence, 1}, {}, {}, true}, out));
             took[s].push_back(static_cast<double>(monotonic_ns() - start));
         }
     }

@@ -22,7 +22,7 @@ namespace draftscope {
 struct AutotuneInputs {
     Target& target;
     Drafter& drafter;
-    kernels::Exec& exec;
+    kernels::Backend& backend;
     DecodeOptions options;
     const ChatTemplate& chat;
     bool chains_only = false;  ///< the drafter drafts only chains

@@ -257,8 +257,8 @@ class Sweep {
                       const std::vector<TreeSpec>& trees, bool exact) {
         TreeSpec largest = trees.front();
         for (const TreeSpec& tree : trees) largest.depth = std::max(largest.depth, tree.depth);
-        DS_ASSIGN(const auto ranks, path_ranks(*recording_, *models_.target, drafter, replayed, *models_.exec,
-                                               options(largest)));
+        DS_ASSIGN(const auto ranks, path_ranks(*recording_, *models_.target, drafter, replayed,
+                                               *models_.backend, options(largest)));
         ++report_.passes;
         if (largest.topk == 1) {
             ChainLengths& chain = chains_.emplace_back(chain_lengths(ranks, largest.levels()));
@@ -279,7 +279,7 @@ class Sweep {
         doing_ = fmt::format("{} @ {}", pair_text(plan.drafter, head), to_text(tree));
         hooks_.report(progress(), doing_);
         DS_ASSIGN(const ReplayResult result, replay(*recording_, *models_.target, drafter, {&replayed, 1},
-                                                    *models_.exec, options(tree)));
+                                                    *models_.backend, options(tree)));
         ++report_.passes;
         add(plan, head, tree, result.rounds.front(), exact);
         return {};

@@ -2,10 +2,10 @@
 
 #include <cstddef>
 
-#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/matmul/fused.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/matmul/matmul_kernels.h"
-#include "kernels/fused.h"
+#include "kernels/cpu/vector/dispatch.h"
 
 namespace draftscope::kernels {
 

@@ -7,8 +7,9 @@
 
 #include "base/numel.h"
 #include "kernels/cpu/matmul/tile.h"
-#include "kernels/int4.h"
 #include "kernels/matrix.h"
+#include "kernels/ops/float16.h"
+#include "kernels/packing.h"
 
 /// Tile order of packed weights. A block is 16 outputs, so that one 512-bit register holds one value of each.
 /// Inputs follow in the groups that one instruction consumes: 1 for f32, 2 for bf16 dot products, 4 for int8
@@ -58,15 +59,6 @@ inline constexpr std::size_t scale_bytes(Packing packing, int k) {
         return ceil_div(k, int4_block) * row * lanes * sizeof(std::uint16_t);
     if (packing.precision != Precision::int8) return 0;
     return static_cast<std::size_t>(ceil_div(k, quant_block)) * lanes * sizeof(std::uint16_t);
-}
-
-inline std::uint16_t to_bf16(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40u);
-    return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-inline float from_bf16(std::uint16_t value) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
 }
 
 /// Scale of weights up to `largest` (>= 0). It is the smallest bf16 at or above largest / 127, so that no

@@ -6,8 +6,8 @@
 
 #include "base/numel.h"
 #include "kernels/cpu/matmul/matmul_kernels.h"
-#include "kernels/cpu/split.h"
-#include "kernels/exec.h"
+#include "kernels/cpu/threads/split.h"
+#include "kernels/thread_pool.h"
 
 namespace draftscope::kernels {
 
@@ -29,19 +29,20 @@ inline PrefetchState make_prefetch_state(const std::byte* weights, std::size_t b
 }
 
 /// Prefetches what `thread` reads in one product. After blocks [begin, end) follows the start of its share of
-/// the weights announced by Exec::expect().
+/// the weights announced by ThreadPool::expect().
 class PrefetchCursor {
   public:
-    PrefetchCursor(Exec& exec, int thread, const std::byte* weights, std::size_t block, int begin, int end)
-        : ahead_(exec.prefetch_hint(thread)), first_(weights + row_offset(begin, block)) {
+    PrefetchCursor(ThreadPool& pool, int thread, const std::byte* weights, std::size_t block, int begin,
+                   int end)
+        : ahead_(pool.prefetch_hint(thread)), first_(weights + row_offset(begin, block)) {
         std::ptrdiff_t fetched = prefetch_distance;
         if (ahead_ != nullptr && ahead_->weights.load(std::memory_order_relaxed) == first_)
             fetched =
                 std::max(fetched, static_cast<std::ptrdiff_t>(ahead_->bytes.load(std::memory_order_relaxed)));
         stream_ = make_prefetch_state(weights, block, begin, end, fetched);
-        const Exec::NextWeights& next_weights = exec.next_weights();
+        const ThreadPool::NextWeights& next_weights = pool.next_weights();
         if (ahead_ == nullptr || next_weights.weights == nullptr) return;
-        const int share = share_begin(next_weights.blocks, thread, exec.threads());
+        const int share = share_begin(next_weights.blocks, thread, pool.threads());
         stream_.next = after_ = next_weights.weights + row_offset(share, next_weights.block_bytes);
     }
     ~PrefetchCursor() {

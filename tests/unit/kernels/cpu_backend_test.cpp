@@ -3,8 +3,8 @@
 #include <set>
 
 #include "base/numel.h"
+#include "kernels/cpu/vector/elementwise.h"
 #include "kernels/device_array.h"
-#include "kernels/norm.h"
 #include "kernels_test_util.h"
 
 /// The CPU as a device: its fused ops equal the separate ones, and its ops follow the contracts of
@@ -40,10 +40,10 @@ void compare_with_separate_ops(Backend& cpu, FusedMatmulOp op, std::span<const f
 TEST(CpuBackend, FusesProductsWithoutChangingThem) {
     constexpr int k = 96, n = 64;
     for (const int threads : {1, 3}) {
-        auto exec = make_cpu_exec(threads);
-        Backend& cpu = exec->backend();
+        const auto exec = make_cpu_backend(threads);
+        Backend& cpu = *exec;
         for (const Packing packing : packings) {
-            const Matrix matrix = pack_as(*exec, packing, hard_table(n, k, 1));
+            const Matrix matrix = pack_as(exec->pool(), packing, hard_table(n, k, 1));
             const Table norm = hard_table(1, k, 2), bias = hard_table(1, n, 3);
             for (const int rows : {1, 5}) {
                 const Table x = hard_table(rows, k, 4), before = hard_table(rows, n, 5);
@@ -68,8 +68,8 @@ TEST(CpuBackend, FusesProductsWithoutChangingThem) {
 
 TEST(CpuBackend, AddsAProductToItsOutput) {
     constexpr int k = 64, n = 48, rows = 3;
-    auto exec = make_cpu_exec(2);
-    const Matrix matrix = pack_table(*exec, Precision::f32, hard_table(n, k, 1));
+    auto exec = make_cpu_backend(2);
+    const Matrix matrix = pack_table(exec->pool(), Precision::f32, hard_table(n, k, 1));
     const Table x = hard_table(rows, k, 2), before = hard_table(rows, n, 3);
     Table product(rows, n), sum = before;
     MatmulOp op;
@@ -78,16 +78,16 @@ TEST(CpuBackend, AddsAProductToItsOutput) {
     op.rows = rows;
     op.y = product.data.data();
     op.y_stride = n;
-    exec->backend().matmul(op);
+    exec->matmul(op);
     op.y = sum.data.data();
     op.accumulate = true;
-    exec->backend().matmul(op);
+    exec->matmul(op);
     for (int i = 0; i < rows * n; ++i) EXPECT_EQ(sum.data[i], before.data[i] + product.data[i]) << i;
 }
 
 TEST(CpuBackend, NormsGroupsAndAddsThem) {
     constexpr int rows = 3, groups = 2, width = 8, stride = groups * width;
-    auto exec = make_cpu_exec(1);
+    auto exec = make_cpu_backend(1);
     const Table x = hard_table(rows, stride, 1), weight = hard_table(1, width, 2),
                 before = hard_table(rows, stride, 3);
     Table expected(rows, width), y = before;
@@ -104,10 +104,10 @@ TEST(CpuBackend, NormsGroupsAndAddsThem) {
     op.add = true;
     op.half = Activations(copy.data());
     op.half_stride = op.half_columns = stride;
-    exec->backend().rms_norm(op);
+    exec->rms_norm(op);
     for (int g = 0; g < groups; ++g) {
-        rms_norm(*exec, Rows<const float>(x.row(0) + g * width, rows, width, stride), {weight.row(0), width},
-                 op.eps, expected.view());
+        rms_norm(exec->pool(), Rows<const float>(x.row(0) + g * width, rows, width, stride),
+                 {weight.row(0), width}, op.eps, expected.view());
         for (int r = 0; r < rows; ++r)
             for (int i = 0; i < width; ++i) {
                 const int at = r * stride + g * width + i;
@@ -121,12 +121,12 @@ TEST(CpuBackend, KeepsBuffersLongerThanItsPool) {
     DeviceArray<float> array;
     const std::vector<float> values{1, 2, 3};
     {
-        auto exec = make_cpu_exec(1);
-        ASSERT_TRUE(array.upload(exec->backend(), values));
+        auto exec = make_cpu_backend(1);
+        ASSERT_TRUE(array.upload((*exec), values));
     }
     EXPECT_EQ(std::memcmp(array.data(), values.data(), 3 * sizeof(float)), 0);
-    auto other = make_cpu_exec(1);
-    ASSERT_TRUE(array.resize_at_least(other->backend(), 1000));
+    auto other = make_cpu_backend(1);
+    ASSERT_TRUE(array.resize_at_least(*other, 1000));
     EXPECT_EQ(array.data()[999], 0.0f);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(array.data()) % 256, 0u);
 }
@@ -135,7 +135,7 @@ TEST(CpuBackend, KeepsBuffersLongerThanItsPool) {
 TEST(CpuBackend, RanksAndSetProbabilitiesMatchTheirDefinition) {
     constexpr int rows = 5, vocab = 5000, stride = vocab + 3;
     for (const int threads : {1, 3}) {
-        auto exec = make_cpu_exec(threads);
+        auto exec = make_cpu_backend(threads);
         Rng rng(7);
         std::vector<float> logits(numel(rows, stride));
         for (float& logit : logits) logit = static_cast<float>(rng.below(90)) / 8;
@@ -146,8 +146,7 @@ TEST(CpuBackend, RanksAndSetProbabilitiesMatchTheirDefinition) {
             of.push_back(static_cast<std::int32_t>(rng.below(rows)));
             tokens.push_back(8 + static_cast<std::int32_t>(rng.below(vocab - 8)));
         }
-        exec->backend().rank(
-            {logits.data(), stride, vocab, 40, of.data(), tokens.data(), values.data(), ranks.data()});
+        exec->rank({logits.data(), stride, vocab, 40, of.data(), tokens.data(), values.data(), ranks.data()});
         for (int i = 0; i < 40; ++i) {
             const float* row = logits.data() + of[i] * stride;
             EXPECT_EQ(values[i], row[tokens[i]]);
@@ -165,7 +164,7 @@ TEST(CpuBackend, RanksAndSetProbabilitiesMatchTheirDefinition) {
         SetProbabilityOp op{logits.data(), stride,       3,          0.9f,       norms.data(),  path.data(),
                             first.data(),  sizes.data(), ids.data(), out.data(), lowest.data(), 1,
                             count.data()};
-        exec->backend().sum_set_probability(op);
+        exec->sum_set_probability(op);
         for (int i = 0; i < 2; ++i) {
             double sum = 0;
             for (int j = 0; j < sizes[i]; ++j) {
@@ -176,19 +175,19 @@ TEST(CpuBackend, RanksAndSetProbabilitiesMatchTheirDefinition) {
             EXPECT_NEAR(static_cast<double>(out[i]), std::min(sum, 1.0), 1e-5) << i;
         }
         EXPECT_EQ(out[2], -7.0f);
-        ASSERT_TRUE(exec->backend().synchronize().ok());
+        ASSERT_TRUE(exec->synchronize().ok());
     }
 }
 
 TEST(CpuBackend, EntropiesMatchTheirDefinition) {
     constexpr int rows = 3, vocab = 700;
-    auto exec = make_cpu_exec(2);
+    auto exec = make_cpu_backend(2);
     Rng rng(5);
     std::vector<float> logits(numel(rows, vocab)), out(rows);
     for (float& logit : logits) logit = static_cast<float>(rng.normal());
     const std::vector<float> norms = {7, 7.5f, 6.9f}, lowest = {-9, 0.5f, 1};
     EntropyOp op{logits.data(), vocab, rows, vocab, 1.25f, norms.data(), lowest.data(), out.data()};
-    exec->backend().entropy(op);
+    exec->entropy(op);
     for (int r = 0; r < rows; ++r) {
         double entropy = 0;
         for (int t = 0; t < vocab; ++t) {
@@ -205,8 +204,8 @@ TEST(CpuBackend, EntropiesMatchTheirDefinition) {
 /// Rejection sampling of every node and of the path only accept the same drafts.
 TEST(CpuBackend, FusedRejectionSamplingMatchesItsOps) {
     constexpr int nodes = 7, vocab = 40, children = 3;
-    auto exec = make_cpu_exec(2);
-    Backend& backend = exec->backend();
+    const auto exec = make_cpu_backend(2);
+    Backend& backend = *exec;
     Rng rng(3);
     int longer = 0;
     for (int turn = 0; turn < 40; ++turn) {
@@ -283,8 +282,8 @@ TEST(CpuBackend, FindsColumnsOfAUnionByItsIndex) {
     constexpr int rows = 3, own = 40, k = 5;
     for (const Isa isa : isas()) {
         for (const int vocab : {45, 1024, 5003}) {
-            const auto exec = make_cpu_exec(2, isa);
-            Backend& cpu = exec->backend();
+            const auto exec = make_cpu_backend(2, isa);
+            Backend& cpu = *exec;
             Rng rng(vocab);
             std::vector<std::int32_t> ids;
             for (int m = 0; m < rows; ++m) {
@@ -347,9 +346,9 @@ TEST(CpuBackend, FindsColumnsOfAUnionByItsIndex) {
 }
 
 TEST(CpuBackend, NamesAnOpThatItLacks) {
-    auto exec = make_cpu_exec(1);
-    exec->backend().bucket_top_m({});
-    const Status status = exec->backend().synchronize();
+    auto exec = make_cpu_backend(1);
+    exec->bucket_top_m({});
+    const Status status = exec->synchronize();
     ASSERT_FALSE(status.ok());
     EXPECT_NE(status.error().message.find("bucket_top_m"), std::string::npos) << status.error().message;
 }

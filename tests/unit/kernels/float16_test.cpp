@@ -1,4 +1,4 @@
-#include "kernels/float16.h"
+#include "kernels/ops/float16.h"
 
 #include <gtest/gtest.h>
 

@@ -2,13 +2,28 @@
 #include <limits>
 #include <numeric>
 
-#include "kernels/elementwise.h"
-#include "kernels/norm.h"
+#include "kernels/cpu/vector/elementwise.h"
 #include "kernels/rope.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {
 namespace {
+
+/// Applies RoPE to every head of each row as RopeStoreOp does. Row r is at positions[r].
+void rope(ThreadPool& pool, Rows<float> x, int heads, const RopeTable& table,
+          std::span<const int> positions) {
+    assert(x.cols == heads * table.head_dim && static_cast<int>(positions.size()) == x.rows);
+    const RowKernels& kernels = row_kernels(pool);
+    const int half = table.head_dim / 2;
+    split_range(pool, x.rows, std::int64_t{x.rows} * x.cols, [&](int, int begin, int end) {
+        for (int r = begin; r < end; ++r) {
+            const int position = positions[r];
+            assert(position >= 0 && position < table.rows());
+            const std::size_t at = numel(position, half);
+            kernels.rope(x.row_data(r), heads, half, table.cos.data() + at, table.sin.data() + at);
+        }
+    });
+}
 
 constexpr int widths[] = {1, 15, 16, 17, 63, 576, 1729};
 
@@ -16,9 +31,9 @@ constexpr int widths[] = {1, 15, 16, 17, 63, 576, 1729};
 template <typename Op>
 void check_batch_invariance(Isa isa, const Table& input, Op op) {
     Table all = input;
-    op(*make_cpu_exec(1, isa), all.view(), 0);
+    op(*make_thread_pool(1, isa), all.view(), 0);
     for (const int threads : {1, 2, 3, 4}) {
-        auto exec = make_cpu_exec(threads, isa);
+        auto exec = make_thread_pool(threads, isa);
         Table again = input;
         op(*exec, again.view(), 0);
         ASSERT_TRUE(same_bits(again.row(0), all.row(0), input.rows * input.cols)) << threads << " threads";
@@ -30,7 +45,7 @@ void check_batch_invariance(Isa isa, const Table& input, Op op) {
 
 TEST(RmsNorm, MatchesDoublePrecision) {
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(2, isa);
+        auto exec = make_thread_pool(2, isa);
         for (const int n : widths) {
             const Table x = hard_table(7, n, static_cast<std::uint64_t>(n));
             const Table weight = hard_table(1, n, 2);
@@ -54,7 +69,7 @@ TEST(RmsNorm, MatchesDoublePrecision) {
 TEST(RmsNorm, IsBatchInvariantAndWorksInPlace) {
     for (const Isa isa : isas()) {
         const Table weight = hard_table(1, 577, 2);
-        check_batch_invariance(isa, hard_table(80, 577, 1), [&](Exec& exec, Rows<float> x, int) {
+        check_batch_invariance(isa, hard_table(80, 577, 1), [&](ThreadPool& exec, Rows<float> x, int) {
             rms_norm(exec, x, weight.view().row(0), 1e-5f, x);
         });
     }
@@ -62,7 +77,7 @@ TEST(RmsNorm, IsBatchInvariantAndWorksInPlace) {
 
 TEST(SiluMul, MatchesDoublePrecision) {
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(2, isa);
+        auto exec = make_thread_pool(2, isa);
         for (const int n : widths) {
             Table gate = hard_table(5, n, static_cast<std::uint64_t>(n));
             const Table up = hard_table(5, n, 3);
@@ -87,7 +102,7 @@ TEST(SiluMul, MatchesDoublePrecision) {
 TEST(SiluMul, IsBatchInvariantAndMayAlias) {
     for (const Isa isa : isas()) {
         const Table up = hard_table(80, 1729, 4);
-        check_batch_invariance(isa, hard_table(80, 1729, 1), [&](Exec& exec, Rows<float> x, int first) {
+        check_batch_invariance(isa, hard_table(80, 1729, 1), [&](ThreadPool& exec, Rows<float> x, int first) {
             silu_mul(exec, x, up.view().slice(first, x.rows), x);
         });
     }
@@ -95,7 +110,7 @@ TEST(SiluMul, IsBatchInvariantAndMayAlias) {
 
 TEST(Add, AddsExactlyOneRounding) {
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(3, isa);
+        auto exec = make_thread_pool(3, isa);
         for (const int n : widths) {
             const Table x = hard_table(70, n, 1);
             const Table before = hard_table(70, n, 2);
@@ -119,7 +134,7 @@ TEST(RoundToBf16, RoundsTiesToEvenAndKeepsSpecials) {
         {0x3f808001, 0x3f810000}, {0xbf80ffff, 0xbf810000}, {0x7f800000, 0x7f800000},
         {0xff800000, 0xff800000}, {0x7f7fffff, 0x7f800000}, {0x80000000, 0x80000000}};
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(1, isa);
+        auto exec = make_thread_pool(1, isa);
         for (const auto& [in, expected] : cases) {
             Table x(1, 19);
             std::fill(x.data.begin(), x.data.end(), from_bits(in));
@@ -137,7 +152,7 @@ TEST(RoundToBf16, RoundsTiesToEvenAndKeepsSpecials) {
 TEST(Rope, RotatesHalfSplitPairs) {
     const int head_dims[] = {2, 32, 64, 80};
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(2, isa);
+        auto exec = make_thread_pool(2, isa);
         for (const int dim : head_dims) {
             constexpr int heads = 3;
             const RopeTable table = make_rope_table(dim, 10'000.0f, 300);
@@ -203,9 +218,10 @@ TEST(Rope, IsBatchInvariant) {
     std::vector<int> positions(80);
     std::iota(positions.begin(), positions.end(), 3);
     for (const Isa isa : isas()) {
-        check_batch_invariance(isa, hard_table(80, 9 * 64, 1), [&](Exec& exec, Rows<float> x, int first) {
-            rope(exec, x, 9, table, std::span<const int>(positions).subspan(first, x.rows));
-        });
+        check_batch_invariance(
+            isa, hard_table(80, 9 * 64, 1), [&](ThreadPool& exec, Rows<float> x, int first) {
+                rope(exec, x, 9, table, std::span<const int>(positions).subspan(first, x.rows));
+            });
     }
 }
 

@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "engine/formats/hf_folder.h"
 #include "engine/verify/verification.h"
-#include "kernels/topk.h"
+#include "kernels/host_rows.h"
 #include "tests/support/commit_path.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/device_rig.h"
@@ -110,7 +110,7 @@ TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryHead) {
 /// are replayed. `tolerance` bounds the relative RMS error; the device rounds activations to bf16, which a
 /// CPU without bf16 dot products does not.
 void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, double tolerance) {
-    const auto cpu_exec = kernels::make_cpu_exec(2);
+    const auto cpu_exec = kernels::make_cpu_backend(2);
     const auto cpu = DecodeFixture::build(std::move(on_cpu), kernels::Precision::bf16);
     const auto on_device =
         DecodeFixture::build(std::move(on_twin), kernels::Precision::bf16, twin.exec.get());
@@ -122,8 +122,8 @@ void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, dou
     KvCache a = cpu->make_cache(120), b = on_device->make_cache(90);
     ForwardOutput x, y;
     const std::vector<int> aux = {0, 1};
-    ASSERT_TRUE(cpu->prefill(*cpu_exec, a, prompt, aux, x).ok());
-    ASSERT_TRUE(on_device->prefill(*twin.exec, b, prompt, aux, y).ok());
+    ASSERT_TRUE(cpu->prefill(a, prompt, aux, x).ok());
+    ASSERT_TRUE(on_device->prefill(b, prompt, aux, y).ok());
     const auto compare = [&](const std::vector<float>& p, const std::vector<float>& q, const char* what) {
         ASSERT_EQ(p.size(), q.size()) << what;
         double power = 0, difference = 0;
@@ -148,12 +148,12 @@ void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, dou
     for (int round = 0; round < 3; ++round) {
         SequenceTokens cpu_rows{&a, tree, depths, &mask}, twin_rows{&b, tree, depths, &mask};
         ForwardRequest request{{&cpu_rows, 1}, aux, {}, true};
-        ASSERT_TRUE(cpu->forward(*cpu_exec, request, x).ok());
+        ASSERT_TRUE(cpu->forward(request, x).ok());
         request.sequences = {&twin_rows, 1};
-        ASSERT_TRUE(is_ok(on_device->forward(*twin.exec, request, y)));
+        ASSERT_TRUE(is_ok(on_device->forward(request, y)));
         same();
-        commit_path(a, cpu_exec->backend(), {0, 2, 3, 4});
-        commit_path(b, *twin.exec->device(), {0, 2, 3, 4});
+        commit_path(a, *cpu_exec, {0, 2, 3, 4});
+        commit_path(b, *twin.exec, {0, 2, 3, 4});
         b.ensure_free(30);
     }
     EXPECT_TRUE(twin.twin == nullptr || twin.twin->replayed() > 0);
@@ -283,7 +283,7 @@ TEST_P(DeviceEngine, TreesGrownWithOneWaitAreThoseWatchedLevelByLevel) {
 }
 
 /// Choices, norms and the four best tokens of all rows.
-void expect_values_of_rows(kernels::Exec& exec, const LogitsResult& answers, Rows<const float> logits,
+void expect_values_of_rows(kernels::Backend& exec, const LogitsResult& answers, Rows<const float> logits,
                            std::span<const TargetSample> choices) {
     for (int r = 0; r < logits.rows; ++r) {
         const auto row = static_cast<std::size_t>(r);
@@ -293,7 +293,7 @@ void expect_values_of_rows(kernels::Exec& exec, const LogitsResult& answers, Row
         EXPECT_EQ(answers.lowest[row], choices[row].min_logit);
         std::vector<std::int32_t> best(4);
         std::vector<float> values(4);
-        kernels::topk(exec, logits.slice(r, 1), 4, Rows<std::int32_t>(best.data(), 1, 4),
+        kernels::topk(exec.pool(), logits.slice(r, 1), 4, Rows<std::int32_t>(best.data(), 1, 4),
                       Rows<float>(values.data(), 1, 4));
         for (std::size_t i = 0; i < 4; ++i) {
             EXPECT_EQ(answers.best_ids[row * 4 + i], best[i]);
@@ -306,13 +306,13 @@ void expect_values_of_rows(kernels::Exec& exec, const LogitsResult& answers, Row
 /// forward without a query. The logits stay in device memory.
 TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
     Target& target = fixture_.target();
-    kernels::Exec& exec = *on_.exec;
+    kernels::Backend& exec = *on_.exec;
     const std::vector<TokenId> prompt = {5, 1, 2, 3}, tree = {1, 2, 3, 4, 5};
     const std::vector<int> parents = {-1, 0, 0, 2, 3}, depths = {0, 1, 1, 2, 3};
     const AncestorMask mask = AncestorMask::from_parents(parents);
     KvCache cache = target.make_cache(40);
     ForwardOutput plain, queried;
-    ASSERT_TRUE(target.prefill(exec, cache, prompt, {}, plain).ok());
+    ASSERT_TRUE(target.prefill(cache, prompt, {}, plain).ok());
     const SequenceTokens rows{&cache, tree, depths, &mask};
     ForwardRequest request;
     request.sequences = {&rows, 1};
@@ -327,7 +327,7 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
     const Sampling kinds[] = {
         {0, 1, 0, 0}, {0.7, 1, 0, 0}, {0.7, 0.6, 0, 0}, {0.7, 1, 3, 0}, {1.2, 0.8, 6, 0}};
     for (const Sampling& sampling : kinds) {
-        ASSERT_TRUE(target.forward(exec, request, plain).ok());
+        ASSERT_TRUE(target.forward(request, plain).ok());
         EXPECT_EQ(plain.device_logits, nullptr);
         TreePlan plan{5, 3};
         plan.sets = sets;
@@ -346,13 +346,13 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
         TreeStep step;
         std::vector<float> hidden(plain.hidden.size());
         {
-            kernels::Backend& backend = *exec.device();
+            kernels::Backend& backend = exec;
             const std::lock_guard lock(backend.submit_mutex());
             ASSERT_TRUE(step.place(backend, {&plan, 1}));
             step.upload_tree(0, drafted, cache.length());
             ASSERT_TRUE(step.place_sets({&plan, 1}));
-            ASSERT_TRUE(target.enqueue_trees(exec, trees, step).ok());
-            ASSERT_TRUE(target.enqueue_answers(exec, trees, step).ok());
+            ASSERT_TRUE(target.enqueue_trees(trees, step).ok());
+            ASSERT_TRUE(target.enqueue_answers(trees, step).ok());
             step.enqueue_download();
             backend.download(hidden.data(), target.device_features(true), hidden.size() * sizeof(float));
             ASSERT_TRUE(backend.synchronize().ok());
@@ -495,9 +495,9 @@ TEST_P(DeviceTargets, AChunkedPromptGivesWhatItsPartsGive) {
     const std::span<const TokenId> tokens(prompt);
     KvCache whole = target->make_cache(length), parts = target->make_cache(length);
     ForwardOutput all, begin, end;
-    ASSERT_TRUE(target->prefill(*on.exec, whole, tokens, {}, all).ok());
-    ASSERT_TRUE(target->prefill(*on.exec, parts, tokens.first(first), {}, begin).ok());
-    ASSERT_TRUE(target->prefill(*on.exec, parts, tokens.subspan(first), {}, end).ok());
+    ASSERT_TRUE(target->prefill(whole, tokens, {}, all).ok());
+    ASSERT_TRUE(target->prefill(parts, tokens.first(first), {}, begin).ok());
+    ASSERT_TRUE(target->prefill(parts, tokens.subspan(first), {}, end).ok());
     EXPECT_EQ(whole.length(), length);
     EXPECT_EQ(static_cast<int>(all.hidden.size()), length * d);
     begin.hidden.insert(begin.hidden.end(), end.hidden.begin(), end.hidden.end());
@@ -507,7 +507,7 @@ TEST_P(DeviceTargets, AChunkedPromptGivesWhatItsPartsGive) {
 
 TEST(DeviceTarget, SaysWhenMemoryIsOut) {
     auto small = std::make_unique<TwinDevice>(std::size_t{1} << 16);
-    const auto exec = kernels::make_device_exec(1, std::move(small));
+    const auto exec = std::unique_ptr<kernels::Backend>(std::move(small));
     const auto target = Target::build(tiny(), *exec, kernels::Precision::bf16);
     ASSERT_FALSE(target.ok());
     EXPECT_NE(target.error().message.find("memory"), std::string::npos) << target.error().message;
@@ -515,7 +515,7 @@ TEST(DeviceTarget, SaysWhenMemoryIsOut) {
 
 TEST(DeviceMatrix, OpsOfMatricesAreTheCpus) {
     TwinExec on;
-    const auto cpu = kernels::make_cpu_exec(1);
+    const auto cpu = kernels::make_cpu_backend(1);
     const int n = 37, k = 70;
     const auto source = [](int row, float* out) {
         Rng rng(4, static_cast<std::uint64_t>(row));
@@ -528,7 +528,7 @@ TEST(DeviceMatrix, OpsOfMatricesAreTheCpus) {
     on_device.unpack_row(n - 1, b);
     EXPECT_EQ(a, b);
     const std::vector<TokenId> ids = {36, 0, 7, 7};
-    on_device.gather_rows(*on.exec, ids).unpack_row(2, b);
+    on_device.gather_rows(on.exec->pool(), ids).unpack_row(2, b);
     here.unpack_row(7, a);
     EXPECT_EQ(a, b);
 }

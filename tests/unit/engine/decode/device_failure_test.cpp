@@ -24,7 +24,7 @@ class FailingSession {
   public:
     FailingSession() {
         set_fake_gpu({.schedule = FakeSchedule::random});
-        exec_ = kernels::make_device_exec(1, *open_fake_cuda());
+        exec_ = *open_fake_cuda();
         rounds_.emplace(*exec_, kernels::Precision::bf16);
         setting_.tree = "depth=1,topk=2,nodes=5";
         setting_.head = "microspec:wmax=9";
@@ -39,7 +39,7 @@ class FailingSession {
     }
 
   private:
-    std::unique_ptr<kernels::Exec> exec_;
+    std::unique_ptr<kernels::Backend> exec_;
     std::optional<RoundFixture> rounds_;
     DecodeCase setting_;
     std::vector<std::vector<TokenId>> prompts_ = {{5, 1, 2, 8}};

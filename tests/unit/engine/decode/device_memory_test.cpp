@@ -36,7 +36,7 @@ struct SessionFiles {
 /// A model whose sessions decode with a configuration. Each returns its error, or "no error".
 class Session {
   public:
-    Session(const Refused& configuration, kernels::Exec& exec, const SessionFiles& files)
+    Session(const Refused& configuration, kernels::Backend& exec, const SessionFiles& files)
         : fixture_(DecodeFixture::build(tiny(), kernels::Precision::bf16, &exec),
                    {{"eagle2", files.eagle.folder()}, {"hydra", files.hydra.folder()}},
                    files.ranking.path()) {
@@ -95,7 +95,7 @@ TEST_P(RefusedRounds, EndTheSessionOnTheCpu) {
     const SessionFiles files;
     int left = 0;
     for (;; ++left) {
-        const auto exec = kernels::make_cpu_exec(2);
+        const auto exec = kernels::make_cpu_backend(2);
         Session session(GetParam(), *exec, files);
         ASSERT_EQ(session.prepare(), "no error");
         kernels::limit_host_memory(left);

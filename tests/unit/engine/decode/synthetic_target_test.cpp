@@ -61,7 +61,7 @@ TEST(SyntheticTarget, RandomDraftersFitTheirOwnTargetAlone) {
     auto file = open_model_file(std::string(DS_SOURCE_DIR) + "/tests/golden/models/qwen3");
     ASSERT_TRUE(is_ok(file));
     const auto target = DecodeFixture::build(std::move(file).value(), kernels::Precision::f32);
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     for (const DrafterInfo& drafter : drafter_registry()) {
         if (!drafter.has_synthetic) continue;
         const auto made = make_drafter(std::string(drafter.id) + ":" + spec, "", *target, *exec);

@@ -34,7 +34,7 @@ class Eagle2 : public ::testing::Test {
     Eagle2() { build(Precision::f32, 1); }
 
     void build(Precision precision, int threads, const testing::TinyEagleOptions& options = {}) {
-        exec_ = kernels::make_cpu_exec(threads);
+        exec_ = kernels::make_cpu_backend(threads);
         auto target = Target::build(testing::make_tiny_model(11), *exec_, precision);
         ASSERT_TRUE(target.ok());
         target_ = std::move(target).value();
@@ -93,7 +93,7 @@ class Eagle2 : public ::testing::Test {
     }
 
     testing::ScratchFolder folder_;
-    std::unique_ptr<kernels::Exec> exec_;
+    std::unique_ptr<kernels::Backend> exec_;
     std::unique_ptr<Target> target_;
     std::unique_ptr<Drafter> drafter_;
     std::unique_ptr<LmHead> head_;
@@ -204,7 +204,7 @@ TEST_F(Eagle2, SequencesOfABatchAreIndependent) {
 class ShortHead final : public LmHead {
   public:
     ShortHead() : LmHead({.inputs = true}) {}
-    Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
+    Status prepare(kernels::Backend&, const HeadWeights&) override { return {}; }
     CallShape shape(int, int) const override { return {}; }
     bool reserve(kernels::Backend&, int, int, int) override { return true; }
     void begin(HeadCall& call) override {

@@ -42,7 +42,7 @@ class NgramTest : public ::testing::Test {
         return draft(*drafter, *drafter->make_state(256), tokens, tree);
     }
 
-    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(1);
+    std::unique_ptr<kernels::Backend> exec_ = kernels::make_cpu_backend(1);
     std::unique_ptr<Target> target_ =
         std::move(Target::build(testing::make_tiny_model(1), *exec_, kernels::Precision::f32)).value();
     PhaseRecorder phases_;

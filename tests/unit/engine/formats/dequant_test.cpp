@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "engine/formats/int4_rows.h"
-#include "kernels/exec.h"
-#include "kernels/int4.h"
+#include "kernels/packing.h"
+#include "kernels/thread_pool.h"
 
 namespace draftscope {
 namespace {
@@ -53,7 +53,7 @@ TEST(Dequant, MatchesTheGgufPackageBitForBit) {
 }
 
 TEST(Dequant, PacksFourBitRowsWithoutRequantisation) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     const Json types = golden()["types"];
     for (const char* name : {"Q4_0", "Q4_1", "Q8_0"}) {
         const Json& sample = types[name];
@@ -63,7 +63,7 @@ TEST(Dequant, PacksFourBitRowsWithoutRequantisation) {
         const int k = static_cast<int>(expected.size() / sizeof(float));
         bool taken = false;
         const auto matrix = kernels::pack_int4(
-            *exec, 1, k, [&](int, float* out) { std::memcpy(out, expected.data(), expected.size()); },
+            exec->pool(), 1, k, [&](int, float* out) { std::memcpy(out, expected.data(), expected.size()); },
             [&](int, const kernels::Int4Row& out) { return taken = unpack_int4(type, blocks.data(), out); });
         EXPECT_EQ(taken, std::string_view(name) != "Q8_0");
         std::vector<float> row(static_cast<std::size_t>(k)), values(row);

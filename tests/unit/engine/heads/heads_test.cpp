@@ -79,7 +79,7 @@ TEST_P(Heads, ADraftersTrimmedHeadProposesTargetIds) {
     // The 300 rows are tokens 1 .. 300: token 0 is not in the drafter's vocabulary.
     std::vector<TokenId> ids(vocab - 1);
     std::iota(ids.begin(), ids.end(), 1);
-    const kernels::Matrix trimmed = matrix_.gather_rows(*exec_, ids);
+    const kernels::Matrix trimmed = matrix_.gather_rows(exec_->pool(), ids);
     weights_.lm_head = &trimmed;
     weights_.row_ids = ids;
     check(*make("full"), ids, 10);

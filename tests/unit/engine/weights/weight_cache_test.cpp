@@ -42,7 +42,7 @@ class WeightCache : public ::testing::Test {
         KvCache kv = target.make_cache(8);
         const SequenceTokens rows{&kv, tokens, {}, nullptr};
         ForwardOutput out;
-        EXPECT_TRUE(target.forward(*exec_, {{&rows, 1}, {}, {}, true}, out).ok());
+        EXPECT_TRUE(target.forward({{&rows, 1}, {}, {}, true}, out).ok());
         return out.logits;
     }
     std::string read_bytes(const std::string& path) {
@@ -54,7 +54,7 @@ class WeightCache : public ::testing::Test {
     }
 
     testing::ScratchFolder scratch_;
-    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
+    std::unique_ptr<kernels::Backend> exec_ = kernels::make_cpu_backend(2);
     WeightCacheOptions options_;
 };
 

@@ -5,9 +5,9 @@
 #include <span>
 
 #include "base/spans.h"
-#include "kernels/exec.h"
-#include "kernels/kv_layout.h"
-#include "kernels/kv_type.h"
+#include "kernels/ops/kv_layout.h"
+#include "kernels/ops/kv_type.h"
+#include "kernels/thread_pool.h"
 
 namespace draftscope::kernels {
 
@@ -35,19 +35,17 @@ struct AttentionQuery {
 
 /// Softmax attention in f32. Sums run over logical positions in fixed blocks. A query's result therefore does
 /// not depend on the slots of its keys, nor on the other queries of the call.
-void attention(Exec& exec, const AttentionShape& shape, std::span<const AttentionQuery> queries);
+void attention(ThreadPool& pool, const AttentionShape& shape, std::span<const AttentionQuery> queries);
 
 /// Stores a slot's key. Keys of key_lanes neighbouring slots are interleaved by dimension, [slots /
 /// key_lanes, width, key_lanes], so that one load serves as many products with a query. Values are stored as
 /// rows, [slots, width]. Both are rounded to the nearest finite value of the type.
-void store_key(const Exec& exec, KvType type, const float* key, int width, int slot, void* keys);
+void store_key(const ThreadPool& pool, KvType type, const float* key, int width, int slot, void* keys);
 /// Prefetches the cache lines that store_key() writes to: as many as a block of key_lanes slots has.
 void prefetch_key(KvType type, int width, int slot, void* keys);
 /// Stores a slot's value as a row.
-void store_value(const Exec& exec, KvType type, const float* value, int width, int slot, void* values);
+void store_value(const ThreadPool& pool, KvType type, const float* value, int width, int slot, void* values);
 /// Copies a key between slots of one cache.
 void move_key(KvType type, int width, void* keys, int from_slot, int to_slot);
-/// Bytes of the keys of `slots` slots.
-std::size_t key_bytes(KvType type, int width, int slots);
 
 }  // namespace draftscope::kernels

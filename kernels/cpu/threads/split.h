@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cpu/vector/fp_mode.h"
-#include "kernels/exec.h"
+#include "kernels/cpu/threads/fp_mode.h"
+#include "kernels/thread_pool.h"
 
 namespace draftscope::kernels {
 
@@ -19,8 +19,8 @@ inline int share_begin(int n, int part, int parts) {
 
 /// Runs `run(thread)` on each of `threads` threads, or in the caller if there is one.
 template <typename Run>
-void run_threads(Exec& exec, int threads, Run run) {
-    if (threads > 1) return exec.parallel(threads, run);
+void run_threads(ThreadPool& pool, int threads, Run run) {
+    if (threads > 1) return pool.parallel(threads, run);
     const FlushDenormals mode;
     run(0);
 }
@@ -28,10 +28,10 @@ void run_threads(Exec& exec, int threads, Run run) {
 /// Splits [0, n) into one contiguous range per thread and runs `body(thread, begin, end)`. Cheap work runs in
 /// the caller alone. The boundaries must not affect what `body` computes.
 template <typename Body>
-void split_range(Exec& exec, int n, std::int64_t operations, Body body) {
+void split_range(ThreadPool& pool, int n, std::int64_t operations, Body body) {
     if (n <= 0) return;
-    const int parts = operations < min_parallel_ops ? 1 : std::min(n, exec.threads());
-    run_threads(exec, parts,
+    const int parts = operations < min_parallel_ops ? 1 : std::min(n, pool.threads());
+    run_threads(pool, parts,
                 [&](int part) { body(part, share_begin(n, part, parts), share_begin(n, part + 1, parts)); });
 }
 

@@ -7,9 +7,9 @@
 
 #include "base/function_ref.h"
 
-/// Where ops run: engine code passes an Exec to every op, independent of the back end. Batch invariance is a
-/// contract of every op in this folder. A row's result depends only on that row's inputs, never on the number
-/// or order of the rows in the call, nor on the thread count (docs/ARCHITECTURE.md).
+/// Threads of the host. The CPU backend runs its ops on them, and every backend packs weights with them.
+/// Batch invariance is a contract of all that they run: a row's result depends only on that row's inputs,
+/// never on the number or order of the rows in the call, nor on the thread count (docs/ARCHITECTURE.md).
 namespace draftscope::kernels {
 
 /// Instruction set levels. Each includes all lower levels except avx_vnni. avx_vnni (256-bit dot products of
@@ -24,8 +24,6 @@ bool can_run(Isa isa);
 /// multiply-adds it replaces (Intel up to Sapphire Rapids).
 Isa best_isa();
 
-class Backend;
-
 /// The weights that a pool thread reads next, and how many of their bytes it has prefetched. Threads prefetch
 /// while they wait for each other. Any thread may read these values; they are only hints.
 struct PrefetchHint {
@@ -33,14 +31,9 @@ struct PrefetchHint {
     std::atomic<std::size_t> bytes{0};
 };
 
-class Exec {
+class ThreadPool {
   public:
-    Exec();
-    virtual ~Exec();
-    /// The device that holds matrices and computes products; null = host memory and the pool's threads.
-    virtual Backend* device() { return nullptr; }
-    /// The device that ops run on: device(), or the CPU. Not thread-safe at its first call.
-    Backend& backend();
+    virtual ~ThreadPool() = default;
     virtual int threads() const = 0;
     virtual Isa isa() const = 0;
     /// Number of workers pinned to a CPU of their own.
@@ -72,13 +65,12 @@ class Exec {
 
   private:
     NextWeights next_weights_;
-    std::unique_ptr<Backend> cpu_;
 };
 
-/// Creates a CPU worker pool of `threads` threads, including the caller. Workers spin briefly, then sleep.
+/// Creates a pool of `threads` threads, including the caller. Workers spin briefly, then sleep.
 /// FTZ/DAZ is set in every worker and, during each op, in the caller. An `isa` above supported_isa() is
 /// lowered to it. With `pin`, each worker is pinned to a CPU of its own if the process may use as many CPUs
 /// as threads. The caller is not pinned; one CPU is left for it.
-std::unique_ptr<Exec> make_cpu_exec(int threads, Isa isa = best_isa(), bool pin = false);
+std::unique_ptr<ThreadPool> make_thread_pool(int threads, Isa isa = best_isa(), bool pin = false);
 
 }  // namespace draftscope::kernels

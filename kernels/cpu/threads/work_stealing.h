@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "kernels/cpu/split.h"
+#include "kernels/cpu/threads/split.h"
 
 namespace draftscope::kernels {
 
@@ -19,8 +19,8 @@ class WorkStealingRange {
     static constexpr int default_min_blocks = 2;
 
     /// Number of threads that pay off for this many blocks.
-    static int threads_for(const Exec& exec, int blocks, std::int64_t operations) {
-        return operations < min_parallel_ops ? 1 : std::min({blocks, exec.threads(), max_threads});
+    static int threads_for(const ThreadPool& pool, int blocks, std::int64_t operations) {
+        return operations < min_parallel_ops ? 1 : std::min({blocks, pool.threads(), max_threads});
     }
 
     WorkStealingRange(int blocks, int threads, int min_blocks = default_min_blocks)

@@ -1,4 +1,4 @@
-#include "kernels/exec.h"
+#include "kernels/thread_pool.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>

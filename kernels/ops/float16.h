@@ -39,4 +39,13 @@ constexpr float f16_to_float(std::uint16_t half) {
     return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
+constexpr std::uint16_t to_bf16(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40u);
+    return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+constexpr float from_bf16(std::uint16_t value) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
+}
+
 }  // namespace draftscope::kernels

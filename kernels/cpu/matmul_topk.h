@@ -29,11 +29,11 @@ struct PartialTopK {
 
 /// Whether matmul_topk() is faster than separate ops for n logits. If threads outnumber chunks, writing the
 /// logits is faster.
-bool matmul_topk_pays_off(const Exec& exec, int n, int k);
+bool matmul_topk_pays_off(const ThreadPool& pool, int n, int k);
 
 /// Computes the first `support` outputs of x[M, K] * W^T (+ bias) into partial results. k <= support, k <=
 /// max_fused_topk.
-void matmul_topk(Exec& exec, const Matrix& weights, Rows<const float> x, int support, int k,
+void matmul_topk(ThreadPool& pool, const Matrix& weights, Rows<const float> x, int support, int k,
                  const float* bias, PartialTopK& out);
 /// Merges the parts into logsumexp() of the rows [M].
 void finish_logsumexp(const PartialTopK& partials, std::span<float> out);
@@ -43,7 +43,7 @@ void finish_topk(PartialTopK& partials, Rows<std::int32_t> ids, Rows<float> valu
 /// The k largest logits of each row in index order, as topk_set() of matmul() returns them. A threshold,
 /// estimated from a sample of the outputs, keeps a superset; the k-th largest of the superset decides.
 /// `logits` is scratch for rows whose estimate was wrong.
-void matmul_topk_set(Exec& exec, const Matrix& weights, Rows<const float> x, int k, Rows<std::int32_t> ids,
-                     std::vector<float>& logits);
+void matmul_topk_set(ThreadPool& pool, const Matrix& weights, Rows<const float> x, int k,
+                     Rows<std::int32_t> ids, std::vector<float>& logits);
 
 }  // namespace draftscope::kernels

@@ -1,4 +1,4 @@
-#include "kernels/exec.h"
+#include "kernels/thread_pool.h"
 
 #include <algorithm>
 #include <atomic>
@@ -11,28 +11,28 @@
 namespace draftscope::kernels {
 namespace {
 
-TEST(Exec, LowersTheInstructionSetToWhatTheMachineHas) {
+TEST(ThreadPool, LowersTheInstructionSetToWhatTheMachineHas) {
     EXPECT_LE(best_isa(), supported_isa());
-    EXPECT_EQ(make_cpu_exec(1, Isa::portable)->isa(), Isa::portable);
-    EXPECT_EQ(make_cpu_exec(1, Isa::amx)->isa(), supported_isa());
+    EXPECT_EQ(make_thread_pool(1, Isa::portable)->isa(), Isa::portable);
+    EXPECT_EQ(make_thread_pool(1, Isa::amx)->isa(), supported_isa());
     EXPECT_EQ(to_text(Isa::avx512_vnni), "avx512_vnni");
     // The only level that higher levels need not include.
     if (supported_isa() >= Isa::avx_vnni) {
         const Isa expected = can_run(Isa::avx_vnni) ? Isa::avx_vnni : Isa::avx2;
-        EXPECT_EQ(make_cpu_exec(1, Isa::avx_vnni)->isa(), expected);
+        EXPECT_EQ(make_thread_pool(1, Isa::avx_vnni)->isa(), expected);
     }
 }
 
-TEST(Exec, AvxVnniIsAmongTheTestedPaths) {
+TEST(ThreadPool, AvxVnniIsAmongTheTestedPaths) {
     if (!can_run(Isa::avx_vnni))
         GTEST_SKIP() << "this CPU has no AVX-VNNI: its kernels are compiled here but not run";
     const std::vector<Isa> all = isas();
     EXPECT_NE(std::find(all.begin(), all.end(), Isa::avx_vnni), all.end());
 }
 
-TEST(Exec, RunsEveryPartOnceAndAShareOnOneThread) {
+TEST(ThreadPool, RunsEveryPartOnceAndAShareOnOneThread) {
     for (const int threads : {1, 2, 3, 4}) {
-        auto exec = make_cpu_exec(threads);
+        auto exec = make_thread_pool(threads);
         ASSERT_EQ(exec->threads(), threads);
         for (const int parts : {0, 1, 2, 3, 7, 16}) {
             std::vector<std::thread::id> ran(static_cast<std::size_t>(parts));
@@ -52,18 +52,18 @@ TEST(Exec, RunsEveryPartOnceAndAShareOnOneThread) {
     }
 }
 
-TEST(Exec, PinsWorkersIfTheProcessHasEnoughCpus) {
+TEST(ThreadPool, PinsWorkersIfTheProcessHasEnoughCpus) {
     const int cpus = usable_cores();
-    EXPECT_EQ(make_cpu_exec(cpus)->pinned(), 0);
-    auto pinned = make_cpu_exec(cpus, best_isa(), true);
+    EXPECT_EQ(make_thread_pool(cpus)->pinned(), 0);
+    auto pinned = make_thread_pool(cpus, best_isa(), true);
     EXPECT_EQ(pinned->pinned(), cpus - 1);
     EXPECT_EQ(usable_cores(), cpus) << "the caller is not pinned";
-    EXPECT_EQ(make_cpu_exec(cpus + 1, best_isa(), true)->pinned(), 0) << "more threads than CPUs";
+    EXPECT_EQ(make_thread_pool(cpus + 1, best_isa(), true)->pinned(), 0) << "more threads than CPUs";
 }
 
 /// A share that the caller took over must not run again when its thread finally starts.
-TEST(Exec, LateThreadsSkipStolenShares) {
-    auto exec = make_cpu_exec(4);
+TEST(ThreadPool, LateThreadsSkipStolenShares) {
+    auto exec = make_thread_pool(4);
     for (int call = 0; call < 3'000; ++call) {
         std::vector<std::atomic<int>> times(4);
         exec->parallel(4, [&](int p) { ++times[p]; });
@@ -72,9 +72,9 @@ TEST(Exec, LateThreadsSkipStolenShares) {
     }
 }
 
-TEST(Exec, SurvivesTenThousandTinyCalls) {
+TEST(ThreadPool, SurvivesTenThousandTinyCalls) {
     for (const int threads : {2, 4}) {
-        auto exec = make_cpu_exec(threads);
+        auto exec = make_thread_pool(threads);
         std::vector<int> counts(5, 0);
         for (int call = 0; call < 10'000; ++call) {
             const int parts = 1 + call % 5;
@@ -84,8 +84,8 @@ TEST(Exec, SurvivesTenThousandTinyCalls) {
     }
 }
 
-TEST(Exec, WakesAfterItsThreadsWentToSleep) {
-    auto exec = make_cpu_exec(2);
+TEST(ThreadPool, WakesAfterItsThreadsWentToSleep) {
+    auto exec = make_thread_pool(2);
     std::atomic<int> ran{0};
     for (int call = 0; call < 5; ++call) {
         std::this_thread::sleep_for(std::chrono::milliseconds(3));
@@ -94,13 +94,13 @@ TEST(Exec, WakesAfterItsThreadsWentToSleep) {
     EXPECT_EQ(ran.load(), 20);
 }
 
-TEST(Exec, StartsAndStopsWithoutWork) {
-    for (int i = 0; i < 50; ++i) make_cpu_exec(1 + i % 4);
+TEST(ThreadPool, StartsAndStopsWithoutWork) {
+    for (int i = 0; i < 50; ++i) make_thread_pool(1 + i % 4);
 }
 
-TEST(Exec, FlushesDenormalsInsideAndLeavesTheCallerAsItWas) {
+TEST(ThreadPool, FlushesDenormalsInsideAndLeavesTheCallerAsItWas) {
     for (const int threads : {1, 2}) {
-        auto exec = make_cpu_exec(threads);
+        auto exec = make_thread_pool(threads);
         volatile float tiny = 1e-38f;
         std::vector<float> inside(2, 1.0f);
         exec->parallel(2, [&](int p) { inside[p] = tiny * 0.25f; });
@@ -110,8 +110,8 @@ TEST(Exec, FlushesDenormalsInsideAndLeavesTheCallerAsItWas) {
     }
 }
 
-TEST(Exec, ScratchIsAlignedSeparateAndKept) {
-    auto exec = make_cpu_exec(2);
+TEST(ThreadPool, ScratchIsAlignedSeparateAndKept) {
+    auto exec = make_thread_pool(2);
     std::byte* a = exec->scratch(0, 1000);
     std::byte* b = exec->scratch(1, 1000);
     std::byte* shared = exec->shared_scratch(1000);

@@ -5,8 +5,6 @@
 #include <cmath>
 
 #include "base/numel.h"
-#include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/split.h"
 
 namespace draftscope::kernels {
 
@@ -42,20 +40,6 @@ RopeTable make_rope_table(int head_dim, float theta, int positions, std::span<co
     }
     table.extend(1);
     return table;
-}
-
-void rope(Exec& exec, Rows<float> x, int heads, const RopeTable& table, std::span<const int> positions) {
-    assert(x.cols == heads * table.head_dim && static_cast<int>(positions.size()) == x.rows);
-    const RowKernels& kernels = row_kernels(exec);
-    const int half = table.head_dim / 2;
-    split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int, int begin, int end) {
-        for (int r = begin; r < end; ++r) {
-            const int position = positions[r];
-            assert(position >= 0 && position < table.rows());
-            const std::size_t at = numel(position, half);
-            kernels.rope(x.row_data(r), heads, half, table.cos.data() + at, table.sin.data() + at);
-        }
-    });
 }
 
 }  // namespace draftscope::kernels

@@ -1,4 +1,4 @@
-#include "kernels/exec.h"
+#include "kernels/thread_pool.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/cpus.h"
-#include "kernels/cpu/vector/fp_mode.h"
+#include "kernels/cpu/threads/fp_mode.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -74,9 +74,9 @@ class GrowingBuffer {
 /// through the gaps inside a forward pass (a few us) and sleep through longer gaps. On a busy machine a
 /// thread may not get its core for milliseconds. The caller, when done with its share, runs every share that
 /// has not begun.
-class CpuExec final : public Exec {
+class CpuThreadPool final : public ThreadPool {
   public:
-    CpuExec(int threads, Isa isa, bool pin)
+    CpuThreadPool(int threads, Isa isa, bool pin)
         : threads_(std::max(threads, 1)),
           isa_(isa),
           scratch_(threads_),
@@ -93,7 +93,7 @@ class CpuExec final : public Exec {
         }
     }
 
-    ~CpuExec() override {
+    ~CpuThreadPool() override {
         stop_ = true;
         epoch_.value.fetch_add(1, std::memory_order_release);
         epoch_.value.notify_all();
@@ -209,9 +209,9 @@ class CpuExec final : public Exec {
 
 }  // namespace
 
-std::unique_ptr<Exec> make_cpu_exec(int threads, Isa isa, bool pin) {
+std::unique_ptr<ThreadPool> make_thread_pool(int threads, Isa isa, bool pin) {
     isa = std::min(isa, supported_isa());
-    return std::make_unique<CpuExec>(threads, can_run(isa) ? isa : Isa::avx2, pin);
+    return std::make_unique<CpuThreadPool>(threads, can_run(isa) ? isa : Isa::avx2, pin);
 }
 
 }  // namespace draftscope::kernels

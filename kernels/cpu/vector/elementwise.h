@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+
+#include "base/spans.h"
+#include "kernels/thread_pool.h"
+
+namespace draftscope::kernels {
+
+/// y[m] = x[m] / sqrt(mean(x[m]^2) + eps) * weight. x and y may be the same rows.
+void rms_norm(ThreadPool& pool, Rows<const float> x, std::span<const float> weight, float eps, Rows<float> y);
+/// y = silu(gate) * up, all [M, F]; y may alias gate or up.
+void silu_mul(ThreadPool& pool, Rows<const float> gate, Rows<const float> up, Rows<float> y);
+/// y += x, both [M, D].
+void add(ThreadPool& pool, Rows<const float> x, Rows<float> y);
+/// Rounds each value to the nearest bf16 (ties to even), in place. Drafter features are bf16, in live
+/// decoding and in recordings.
+void cast_to_bf16(ThreadPool& pool, Rows<float> x);
+
+}  // namespace draftscope::kernels
