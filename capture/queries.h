@@ -31,7 +31,7 @@
 ///   head_ns over the rows whose times count: of mode drive, rows of sampled steps that count; of other
 ///   modes, rows of all steps but the warm-up, and rows without a round. `tau` = committed / rows;
 ///   calibration rows, a few of each text, have none. coverage = covered / committed, covered_mass = mean of
-///   the present values. profiler/stats/head_costs.h has the ratios to the full head.
+///   the present values. stats/head_costs.h has the ratios to the full head.
 namespace draftscope {
 
 inline constexpr int max_phases = 32;

@@ -11,7 +11,7 @@
 #include "app/cli/estimates.h"
 #include "app/cli/tables.h"
 #include "capture/run_setting.h"
-#include "profiler/stats/compare_text.h"
+#include "stats/compare_text.h"
 #include "storage/capture_file.h"
 
 namespace draftscope::cli {

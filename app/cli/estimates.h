@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "profiler/stats/cost_model.h"
+#include "stats/cost_model.h"
 
 /// Formats numbers and their intervals for tables and JSON. Missing values are "-" and null.
 namespace draftscope::cli {

@@ -6,8 +6,8 @@
 #include "capture/head_traits.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
-#include "profiler/stats/head_costs.h"
-#include "profiler/stats/speedup.h"
+#include "stats/head_costs.h"
+#include "stats/speedup.h"
 
 namespace draftscope::cli {
 namespace {

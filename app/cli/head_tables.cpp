@@ -9,7 +9,7 @@
 #include "app/cli/estimates.h"
 #include "app/cli/tables.h"
 #include "capture/head_traits.h"
-#include "profiler/stats/head_costs.h"
+#include "stats/head_costs.h"
 
 namespace draftscope::cli {
 namespace {

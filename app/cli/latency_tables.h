@@ -4,7 +4,7 @@
 #include <string>
 
 #include "capture/capture.h"
-#include "profiler/stats/latency.h"
+#include "stats/latency.h"
 
 namespace draftscope::cli {
 

@@ -7,7 +7,7 @@
 #include "app/jobs/replay/pool_recording.h"
 #include "app/jobs/run/pool_captures.h"
 #include "app/jobs/sweep/pool_sweep.h"
-#include "profiler/stats/comparable.h"
+#include "stats/comparable.h"
 #include "storage/capture_file.h"
 
 namespace draftscope::cli {

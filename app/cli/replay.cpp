@@ -21,7 +21,7 @@
 #include "capture/head_traits.h"
 #include "capture/queries.h"
 #include "engine/replay/replay_stats.h"
-#include "profiler/stats/cost_model.h"
+#include "stats/cost_model.h"
 
 namespace draftscope::cli {
 namespace {

@@ -26,8 +26,8 @@
 #include "capture/queries.h"
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
-#include "profiler/stats/speedup.h"
-#include "profiler/stats/sweep_table.h"
+#include "stats/speedup.h"
+#include "stats/sweep_table.h"
 
 namespace draftscope::cli {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "app/cli/estimates.h"
 #include "base/format_count.h"
-#include "profiler/stats/speedup.h"
+#include "stats/speedup.h"
 
 namespace draftscope::cli {
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "profiler/stats/run_statistics.h"
+#include "stats/run_statistics.h"
 
 namespace draftscope::cli {
 

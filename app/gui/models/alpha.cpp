@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "profiler/stats/cost_model.h"
+#include "stats/cost_model.h"
 
 namespace draftscope {
 namespace {

@@ -11,8 +11,8 @@
 #include "base/format_count.h"
 #include "capture/conversations.h"
 #include "capture/run_setting.h"
-#include "profiler/stats/bench_table.h"
-#include "profiler/stats/head_costs.h"
+#include "stats/bench_table.h"
+#include "stats/head_costs.h"
 
 namespace draftscope {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/phase.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
-#include "profiler/stats/speedup.h"
+#include "stats/speedup.h"
 
 namespace draftscope {
 namespace {

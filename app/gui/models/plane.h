@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "app/gui/models/cached_model.h"
-#include "profiler/stats/head_costs.h"
+#include "stats/head_costs.h"
 
 /// Model of the Acceptance-cost plane: each head as a point (nu, rho_tau) over lines of equal speed-up
 /// (SlimSpec, section 3.2).

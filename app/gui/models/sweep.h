@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/stats/sweep_table.h"
+#include "stats/sweep_table.h"
 
 /// Model of the Sweep panel: settings against their parameters, and the Pareto front. Rows are named by their
 /// place in the list of rows.

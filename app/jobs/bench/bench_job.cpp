@@ -20,7 +20,7 @@
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
 #include "engine/heads/head.h"
-#include "profiler/stats/head_costs.h"
+#include "stats/head_costs.h"
 
 namespace draftscope {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "profiler/stats/compare.h"
+#include "stats/compare.h"
 
 /// Request and result of the Compare panel; the same comparison as `draftscope compare`.
 namespace draftscope {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/jobs/commands/run_config.h"
-#include "profiler/stats/sweep_table.h"
+#include "stats/sweep_table.h"
 
 /// Requests and results of the Sweep and Advisor panels. Plain data, without the engine.
 namespace draftscope {

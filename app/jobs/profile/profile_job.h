@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "engine/heads/registry.h"
 #include "engine/tree/draft_tree.h"
-#include "profiler/stats/machine_profile.h"
+#include "stats/machine_profile.h"
 
 /// Measures the machine profile of a model. It decodes short texts under many settings and fits the times of
 /// the parts of their steps.

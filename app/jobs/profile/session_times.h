@@ -6,7 +6,7 @@
 #include "app/jobs/commands/job_hooks.h"
 #include "base/result.h"
 #include "engine/decode/session.h"
-#include "profiler/stats/machine_profile.h"
+#include "stats/machine_profile.h"
 
 namespace draftscope {
 

@@ -15,7 +15,7 @@
 #include "engine/verify/simulated_acceptance.h"
 #include "kernels/matrix.h"
 #include "profiler/cupti/tier.h"
-#include "profiler/stats/tree_choice.h"
+#include "stats/tree_choice.h"
 
 namespace draftscope {
 

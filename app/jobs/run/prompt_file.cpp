@@ -17,7 +17,7 @@
 #include "base/hash.h"
 #include "base/utf8.h"
 #include "engine/heads/artefact.h"
-#include "profiler/stats/bench_table.h"
+#include "stats/bench_table.h"
 
 namespace draftscope {
 namespace {

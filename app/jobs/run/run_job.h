@@ -17,7 +17,7 @@
 #include "kernels/backend.h"
 #include "profiler/cupti/cupti_api.h"
 #include "profiler/cupti/tier.h"
-#include "profiler/stats/tree_choice.h"
+#include "stats/tree_choice.h"
 
 namespace draftscope {
 

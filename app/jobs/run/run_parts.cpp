@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "capture/run_setting.h"
-#include "profiler/stats/comparable.h"
+#include "stats/comparable.h"
 
 namespace draftscope {
 namespace {

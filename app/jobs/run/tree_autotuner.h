@@ -13,8 +13,8 @@
 #include "base/result.h"
 #include "engine/chat_template/chat_template.h"
 #include "engine/decode/session.h"
-#include "profiler/stats/setting_choice.h"
-#include "profiler/stats/tree_choice.h"
+#include "stats/setting_choice.h"
+#include "stats/tree_choice.h"
 
 namespace draftscope {
 

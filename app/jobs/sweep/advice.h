@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "app/jobs/sweep/sweep_job.h"
-#include "profiler/stats/setting_choice.h"
+#include "stats/setting_choice.h"
 
 namespace draftscope {
 

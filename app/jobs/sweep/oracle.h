@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/replay/path_ranks.h"
-#include "profiler/stats/machine_profile.h"
+#include "stats/machine_profile.h"
 
 /// What a drafter would reach if the length of each draft were known in advance. After "Speculative Decoding:
 /// Performance or Illusion?" (arXiv 2601.11580).

@@ -8,8 +8,8 @@
 #include "app/jobs/replay/replay_job.h"
 #include "app/jobs/replay/replay_models.h"
 #include "app/jobs/sweep/oracle.h"
-#include "profiler/stats/machine_profile.h"
-#include "profiler/stats/sweep_table.h"
+#include "stats/machine_profile.h"
+#include "stats/sweep_table.h"
 
 /// Predicts the speed of many drafting settings: acceptance by replay of a recording, cost from a machine
 /// profile. All trees of a head share one pass over the recording (engine/replay/path_ranks.h).

@@ -13,7 +13,7 @@
 #include "capture/queries.h"
 #include "capture/run_setting.h"
 #include "profiler/nvtx/nvtx_mirror.h"
-#include "profiler/stats/speedup.h"
+#include "stats/speedup.h"
 #include "storage/capture_file.h"
 #include "tests/support/results.h"
 #include "tests/unit/app/jobs/tiny_files.h"
