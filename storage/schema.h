@@ -63,6 +63,10 @@ bool has_locks(const std::string& path);
 /// Makes `path` free for a new capture. The path must not exist, unless `overwrite` is set and it is a
 /// capture that no process has open.
 Status prepare_new_capture(const std::string& path, bool overwrite);
+/// Exports are written under a temporary name and renamed when complete. `out` must not exist.
+Status check_new_file(const std::string& out);
+std::string partial_name(const std::string& out);
+Status publish(const std::string& partial, const std::string& out);
 /// Creates an empty capture in the best way that its file system allows, and notes what others miss by it.
 /// The caller holds the folder's lock.
 Result<Database> create_capture(const std::string& path, Notes& notes);

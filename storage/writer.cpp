@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "storage/capture_file.h"
-#include "storage/export/export.h"
 #include "storage/retention.h"
 #include "storage/row_writer.h"
 #include "storage/schema.h"

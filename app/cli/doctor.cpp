@@ -10,6 +10,7 @@
 #include "app/jobs/machine/capabilities.h"
 #include "app/jobs/machine/probe_cache.h"
 #include "app/jobs/profile/other_load.h"
+#include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/packed_cache_dir.h"
 #include "app/jobs/run/run_job.h"
 

@@ -92,7 +92,7 @@ AcceptanceCost estimate_acceptance(const ReplayReport& report, std::size_t head)
         unit.committed = static_cast<double>(tally.committed);
         return unit;
     };
-    const std::vector<std::size_t> conversations = conversation_of_prompts(report.recording->info());
+    const std::vector<std::size_t> conversations = conversation_of_prompts(report.recording->info().prompts);
     std::vector<PairedSample> units;
     for (std::size_t p = 0; p < report.result.rounds[head].size(); ++p) {
         if (units.size() <= conversations[p]) units.resize(conversations[p] + 1);

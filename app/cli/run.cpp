@@ -21,6 +21,7 @@
 #include "app/cli/speedup_text.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
+#include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/run/tree_autotuner.h"
 #include "capture/queries.h"

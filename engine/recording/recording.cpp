@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/numel.h"
+#include "capture/conversations.h"
 #include "engine/formats/dequant.h"
 #include "engine/formats/model_file.h"
 #include "engine/formats/stored_bytes.h"
@@ -147,6 +148,12 @@ std::vector<float> DecodeRecording::best_logprobs(std::int64_t row, int k) const
     const std::uint8_t* from = topk_logprobs_.data + row_offset(row, topk_logprobs_.row_bytes);
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = f16_to_f32(load<std::uint16_t>(from + 2 * i));
     return out;
+}
+
+std::vector<std::size_t> conversation_of_prompts(std::span<const RecordedPrompt> prompts) {
+    std::vector<TurnName> names;
+    for (const RecordedPrompt& prompt : prompts) names.push_back({prompt.suite, prompt.id, prompt.turn});
+    return group_conversations(names);
 }
 
 }  // namespace draftscope

@@ -12,7 +12,6 @@
 #include "base/saturating_time.h"
 #include "capture/token_text.h"
 #include "storage/capture_file.h"
-#include "storage/export/export.h"
 #include "storage/schema.h"
 
 namespace draftscope {

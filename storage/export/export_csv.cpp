@@ -6,12 +6,21 @@
 #include <vector>
 
 #include "storage/capture_file.h"
-#include "storage/export/export.h"
 #include "storage/schema.h"
 
 namespace draftscope {
 
 namespace {
+
+/// Returns whether a column can hold text of a user or a model. Exports without text leave such columns
+/// empty.
+bool is_private_column(std::string_view table, std::string_view column) {
+    if (table == "prompt") return column == "text" || column == "output";
+    if (table == "note") return column == "text";
+    if (table == "vocab") return column == "text" || column == "bytes";  // would reveal the text of token ids
+    if (table == "run") return column == "config_json";                  // may contain the prompt
+    return false;
+}
 
 struct CloseFile {
     void operator()(std::FILE* file) const { std::fclose(file); }
@@ -73,7 +82,7 @@ Columns list_columns(const storage::Statement& rows, std::string_view name, bool
     bool accepts = name == "run";
     for (int c = 0; c < out.count; ++c) {
         const std::string_view column = sqlite3_column_name(rows.get(), c);
-        out.hidden.push_back(drop_text && storage::is_private_column(name, column));
+        out.hidden.push_back(drop_text && is_private_column(name, column));
         if (c > 0) out.header += ',';
         append_text(out.header, column);
         if (column == (name == "run" ? "id" : "run_id")) out.run = c;

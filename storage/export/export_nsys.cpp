@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "storage/capture_file.h"
-#include "storage/export/export.h"
 #include "storage/export/nsys_tables.h"
 #include "storage/schema.h"
 #include "storage/sql.h"

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Checks the figures of tools/house.py on small trees."""
+"""Checks the figures of tools/house.py on small trees, and the include rules of tools/check_tree.py."""
 import sys
 import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import check_tree  # noqa: E402
 import house  # noqa: E402
 
 BACKEND = """class Backend {
@@ -84,6 +85,29 @@ class Walks(unittest.TestCase):
         self.assertEqual(self.problems("run(1);", "b.product(rows);"), [])
         self.assertEqual(self.problems("f(1);", "b.product(rows);"), ["first product: A::begin in a.cpp does not call A::run"])
         self.assertEqual(self.problems("run(1);", "b.product(x);"), ["names: no rows in A::run of a.cpp"])
+
+
+class Includes(unittest.TestCase):
+    def findings(self, path, *names):
+        return list(check_tree.check_includes(path, "".join(f'#include "{name}"\n' for name in names)))
+
+    def test_folders_of_a_room_have_an_order(self):
+        self.assertEqual(self.findings("app/jobs/run/a.cpp", "app/jobs/resolve/resolve.h", "app/jobs/run/b.h", "engine/decode/session.h"), [])
+        self.assertEqual(self.findings("app/jobs/resolve/a.cpp", "app/jobs/run/run_job.h"),
+                         ["app/jobs/resolve/a.cpp:1: app/jobs/resolve may not include app/jobs/run/run_job.h"])
+        self.assertEqual(len(self.findings("engine/tree/a.cpp", "engine/decode/session.h")), 1)
+        self.assertEqual(len(self.findings("storage/a.cpp", "storage/export/b.h")), 1)
+        self.assertEqual(len(self.findings("app/gui/panels/a.cpp", "app/jobs/controller/controller.h", "app/jobs/commands/commands.h")), 1)
+
+    def test_a_folder_without_a_row_is_found(self):
+        self.assertEqual(self.findings("engine/other/a.cpp"), ["engine/other/a.cpp: this folder has no row in tools/check_tree.py"])
+
+    def test_rows_make_no_circle(self):
+        self.assertEqual(list(check_tree.check_rows()), [])
+        for folder, below in check_tree.ALLOWED.items():
+            for other in below:
+                if folder in check_tree.ALLOWED.get(other, ()):
+                    self.assertLessEqual({folder, other}, check_tree.CIRCLE)
 
 
 if __name__ == "__main__":

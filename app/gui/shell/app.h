@@ -15,7 +15,7 @@
 #include "app/gui/shell/actions.h"
 #include "app/gui/shell/path_dialog.h"
 #include "app/gui/shell/settings.h"
-#include "app/jobs/commands/controller.h"
+#include "app/jobs/controller/controller.h"
 
 namespace draftscope {
 

@@ -18,6 +18,8 @@ inline constexpr const char* measured_tree_name = "fastest by measuring (takes s
 /// A value of RunConfig::tree: choose from this machine's times and the acceptance shipped with the demo
 /// model.
 inline constexpr const char* quick_tree = "quick";
+/// The value of --prompts that stands for standard input.
+inline constexpr const char* standard_input = "-";
 /// A value of RunConfig::baseline: the first conversation, or batch, if plain decoding of it takes a moment.
 inline constexpr int short_baseline = -1;
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/jobs/run/run_job.h"
+#include "app/jobs/resolve/assets.h"
 #include "base/child_process.h"
 #include "base/user_folders.h"
 #include "engine/formats/model_file.h"

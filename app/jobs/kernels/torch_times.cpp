@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "app/jobs/run/run_job.h"
+#include "app/jobs/resolve/assets.h"
 #include "base/child_process.h"
 
 namespace draftscope {

@@ -97,7 +97,8 @@ Result<std::size_t> copy_conversations(const std::vector<SharedRecording>& shard
         std::size_t prompt = 0;
     };
     std::vector<Cursor> cursors;
-    for (const SharedRecording& shard : shards) cursors.push_back({conversation_of_prompts(shard->info())});
+    for (const SharedRecording& shard : shards)
+        cursors.push_back({conversation_of_prompts(shard->info().prompts)});
     std::int64_t place = 0;
     std::size_t copied = 0;
     const bool uneven = std::ranges::any_of(shards, [](const auto& one) { return one->info().skipped > 0; });

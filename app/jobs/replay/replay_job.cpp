@@ -18,12 +18,6 @@ std::int64_t ReplayReport::rounds() const {
     return sum;
 }
 
-std::vector<std::size_t> conversation_of_prompts(std::span<const RecordedPrompt> prompts) {
-    std::vector<TurnName> names;
-    for (const RecordedPrompt& prompt : prompts) names.push_back({prompt.suite, prompt.id, prompt.turn});
-    return group_conversations(names);
-}
-
 namespace {
 
 Status check(const ReplayConfig& config) {

@@ -54,12 +54,6 @@ struct ReplayReport {
     std::int64_t rounds() const;
 };
 
-/// Returns the conversation of each prompt, the unit that intervals resample.
-std::vector<std::size_t> conversation_of_prompts(std::span<const RecordedPrompt> prompts);
-inline std::vector<std::size_t> conversation_of_prompts(const RecordingInfo& info) {
-    return conversation_of_prompts(info.prompts);
-}
-
 /// Loads the recording, drafter and heads, and replays. Blocks.
 Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hooks);
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "app/jobs/run/run_job.h"
+#include "app/jobs/resolve/assets.h"
 #include "base/did_you_mean.h"
 #include "engine/draft/registry.h"
 #include "engine/heads/artefact.h"

@@ -1,10 +1,12 @@
+#include "app/jobs/resolve/assets.h"
+
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
-#include "app/jobs/run/run_job.h"
 #include "base/user_folders.h"
 
 #ifndef DRAFTSCOPE_SOURCE_ASSETS

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "app/jobs/run/run_job.h"
+#include "app/jobs/resolve/resolve.h"
 
 namespace draftscope {
 namespace {

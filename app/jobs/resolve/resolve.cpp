@@ -1,14 +1,13 @@
 #include "app/jobs/resolve/resolve.h"
 
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <set>
 
 #include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/hub_cache.h"
-#include "app/jobs/run/numerics.h"
-#include "app/jobs/run/prompt_file.h"
-#include "app/jobs/run/run_job.h"
 #include "base/did_you_mean.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/draft/registry.h"
@@ -165,6 +164,26 @@ Status resolve_head(ResolvedRun& run, bool replay) {
     if (!trained_drafter.empty() && run.config.drafter == run.drafter_id) run.drafter_path = trained_drafter;
     run.head = std::move(spec);
     return {};
+}
+
+/// Number of rows from which products are bound by compute rather than memory. Our default, not measured.
+constexpr int default_library_rows = 33;
+constexpr int max_library_rows = 1 << 20;
+
+/// Parses --numerics. "exact" gives 0; "fast" and "fast:ROWS" give the minimum rows of a product that a
+/// library may compute on the device.
+Result<int> parse_numerics(const std::string& text) {
+    if (text == "exact") return 0;
+    if (text == "fast") return default_library_rows;
+    const std::string prefix = "fast:";
+    int rows = 0;
+    if (text.starts_with(prefix)) {
+        const char* const end = text.data() + text.size();
+        const auto [at, error] = std::from_chars(text.data() + prefix.size(), end, rows);
+        if (error == std::errc() && at == end && rows >= 1 && rows <= max_library_rows) return rows;
+        return bad_input("--numerics {}: ROWS of fast:ROWS must be 1 to {}", text, max_library_rows);
+    }
+    return bad_input("--numerics {}: unknown; known are exact, fast, fast:ROWS", text);
 }
 
 Status resolve_backend(ResolvedRun& run) {

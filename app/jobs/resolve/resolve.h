@@ -59,6 +59,9 @@ std::string default_tree(std::string_view backend);
 /// Checks and converts a config. `replay` allows heads that need future tokens.
 Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay = false);
 
+/// Fills in defaults: the demo model, the demo checkpoint of a drafter, the demo ranking for fr-spec.
+Result<RunConfig> resolve_defaults(RunConfig config);
+
 /// Splits "slimspec:rank=72,fr-spec:v=8192,bytes=1" into specs. A piece `key=value` without a colon continues
 /// the previous spec.
 std::vector<std::string> split_specs(const std::string& list);
@@ -70,5 +73,7 @@ struct ResolvedShadow {
 };
 /// Returns the heads of --shadow, checked against `run`.
 Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run);
+/// Checks a config without loading a model: unknown head or drafter, bad tree, missing files.
+Status validate(const RunConfig& config);
 
 }  // namespace draftscope

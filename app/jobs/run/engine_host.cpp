@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "app/jobs/run/choose_tree.h"
@@ -7,7 +8,6 @@
 #include "app/jobs/run/earlier_runs.h"
 #include "app/jobs/run/gpu_row_sinks.h"
 #include "app/jobs/run/model_cache.h"
-#include "app/jobs/run/numerics.h"
 #include "app/jobs/run/run_description.h"
 #include "app/jobs/run/run_file.h"
 #include "app/jobs/run/run_job.h"
@@ -138,6 +138,30 @@ class Baseline : public RecordSink {
     std::optional<RunDecoder> decoder;  ///< set from the first turn to the last
     bool ok = true, cancelled = false;
 };
+
+/// Verifies a run with --numerics fast: decodes the first turns of `prompts` again with exact kernels. Absent
+/// for exact runs and for texts that are not the target's own (other rules, simulated acceptance). The device
+/// uses exact kernels afterwards.
+Result<std::optional<ExactCheck>> check_fast_run(const ResolvedRun& run, Target& target, kernels::Exec& exec,
+                                                 const ChatTemplate& chat,
+                                                 const std::vector<Conversation>& conversations,
+                                                 const std::vector<PromptReport>& prompts) {
+    if (run.library_rows == 0 || exec.device() == nullptr) return std::optional<ExactCheck>();
+    DS_TRY(exec.device()->use_cublaslt(0));
+    if (run.rule()->info().losslessness != Losslessness::exact) return std::optional<ExactCheck>();
+    std::map<int, const PromptOutcome*> outcomes;
+    for (const PromptReport& prompt : prompts) outcomes[prompt.ordinal] = &prompt.outcome;
+    const Sampling sampling{run.config.temperature, run.config.top_p, run.config.top_k, run.config.seed};
+    ExactCheck check;
+    for (const Conversation& conversation : conversations) {
+        const auto found = outcomes.find(conversation.first_ordinal);
+        const auto sequence = static_cast<std::uint64_t>(conversation.first_ordinal);
+        if (found == outcomes.end()) continue;
+        DS_ASSIGN(const auto prompt, ConversationFeed::first_turn(target, conversation, chat));
+        DS_TRY(check_exact(target, exec, sampling, sequence, prompt, found->second->tokens, check));
+    }
+    return std::optional<ExactCheck>(check);
+}
 
 }  // namespace
 

@@ -6,8 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "app/jobs/resolve/assets.h"
+#include "app/jobs/resolve/source_key.h"
 #include "app/jobs/run/tree_autotuner.h"
-#include "app/jobs/sweep/source_key.h"
 #include "base/log.h"
 #include "base/user_folders.h"
 #include "engine/heads/artefact.h"

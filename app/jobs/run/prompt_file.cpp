@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "app/jobs/replay/replay_job.h"
 #include "app/jobs/run/prompt_line.h"
 #include "base/hash.h"
 #include "base/utf8.h"

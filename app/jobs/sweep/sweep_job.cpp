@@ -10,10 +10,10 @@
 #include "app/jobs/profile/profile_job.h"
 #include "app/jobs/replay/replay_models.h"
 #include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/resolve/source_key.h"
 #include "app/jobs/run/shard_files.h"
 #include "app/jobs/sweep/pricing.h"
 #include "app/jobs/sweep/saved_sweep.h"
-#include "app/jobs/sweep/source_key.h"
 #include "base/clock.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
@@ -116,7 +116,7 @@ class Sweep {
         report_.artefacts = config_.replay.artefacts;
         report_.max_new = config_.replay.max_new > 0 ? config_.replay.max_new : info.max_new;
         report_.temperature = info.sampling.temperature;
-        conversations_ = conversation_of_prompts(info);
+        conversations_ = conversation_of_prompts(info.prompts);
         for (const std::size_t one : conversations_)
             report_.conversations = std::max(report_.conversations, one + 1);
         report_.categories.resize(report_.conversations);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/sweep/saved_sweep.h"

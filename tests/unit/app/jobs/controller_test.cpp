@@ -1,4 +1,4 @@
-#include "app/jobs/commands/controller.h"
+#include "app/jobs/controller/controller.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/mistakes.h"
+#include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/run_job.h"
 #include "base/phase_names.h"
 #include "capture/queries.h"

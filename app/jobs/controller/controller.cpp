@@ -1,4 +1,4 @@
-#include "app/jobs/commands/controller.h"
+#include "app/jobs/controller/controller.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -11,6 +11,7 @@
 #include "app/jobs/machine/capabilities.h"
 #include "app/jobs/replay/setting_replay.h"
 #include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/mistakes.h"
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/run/snapshot_records.h"

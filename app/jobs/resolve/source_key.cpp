@@ -1,4 +1,4 @@
-#include "app/jobs/sweep/source_key.h"
+#include "app/jobs/resolve/source_key.h"
 
 #include <fmt/format.h>
 
