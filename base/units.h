@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace draftscope {
 
@@ -22,6 +23,19 @@ inline double milliseconds(TimeNs ns) {
 }
 inline double microseconds(TimeNs ns) {
     return static_cast<double>(ns) * 1e-3;
+}
+
+/// Sum and difference of timestamps from untrusted files, which keep to the limits of TimeNs.
+inline TimeNs saturating_sum(TimeNs a, TimeNs b) {
+    TimeNs sum = 0;
+    if (!__builtin_add_overflow(a, b, &sum)) return sum;
+    return a < 0 ? std::numeric_limits<TimeNs>::min() : std::numeric_limits<TimeNs>::max();
+}
+
+inline TimeNs saturating_difference(TimeNs start, TimeNs end) {
+    TimeNs length = 0;
+    if (!__builtin_sub_overflow(end, start, &length)) return length;
+    return end < 0 ? std::numeric_limits<TimeNs>::min() : std::numeric_limits<TimeNs>::max();
 }
 
 }  // namespace draftscope

@@ -32,7 +32,6 @@ class SortedByUnit {
         std::erase_if(positions_, [](const auto& places) { return places.empty(); });
     }
 
-    /// Number of units with values.
     std::size_t units() const { return positions_.size(); }
 
     /// Returns the median (type 7) if unit u counts times_drawn[u] times.

@@ -25,7 +25,6 @@ std::vector<RunDifference> run_differences(const RunRow& a, const RunRow& b);
 std::string forbidding_text(const std::vector<RunDifference>& differences);
 /// Formats the differences that keep runs out of one file.
 std::string separating_text(const std::vector<RunDifference>& differences);
-/// Formats all differences.
 std::string difference_text(const std::vector<RunDifference>& differences);
 /// Formats the allowed differences other than drafter, head, tree and seed: "threads (2 and 1)".
 std::string allowed_difference_text(const std::vector<RunDifference>& differences);

@@ -3,12 +3,11 @@
 #include <set>
 #include <utility>
 
-#include "base/saturating_time.h"
+#include "base/units.h"
 #include "storage/capture_file.h"
 #include "storage/on_disk_rows.h"
 #include "storage/row_reader.h"
 #include "storage/schema.h"
-#include "storage/span_outlines.h"
 
 namespace draftscope {
 

@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include "capture/record.h"
-#include "storage/batch_insert.h"
 #include "storage/sql.h"
 #include "storage/step_phase.h"
+#include "storage/table_sql.h"
 
 namespace draftscope::storage {
 

@@ -22,7 +22,6 @@ inline constexpr std::array<std::string_view, 12> view_names = {
 
 /// Tables that files of earlier versions may lack. Readers must work without them.
 inline constexpr std::array<std::string_view, 3> later_tables = {"step_phase", "gpu_counter", "sweep"};
-/// Returns whether the database has the table.
 bool has_table(const Database& db, std::string_view name);
 /// Returns whether the table has the column. Version 3 added columns to gpu_op.
 bool has_column(const Database& db, std::string_view table, std::string_view column);

@@ -15,7 +15,6 @@
 #include "storage/retention.h"
 #include "storage/row_writer.h"
 #include "storage/schema.h"
-#include "storage/space_reserve.h"
 
 namespace draftscope {
 

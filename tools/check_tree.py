@@ -94,7 +94,7 @@ THIRD_PARTY = {
     r"spdlog": {"base"},
 }
 MAX_FILE_LINES = 600
-P90_FILE_LINES = 300
+P90_FILE_LINES = 330
 MAX_FUNCTION_LINES = 100
 P90_FUNCTION_LINES = 35
 # Files of one folder; a header and its source count once.

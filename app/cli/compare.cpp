@@ -1,4 +1,6 @@
 
+#include "stats/compare.h"
+
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
@@ -11,7 +13,6 @@
 #include "app/cli/estimates.h"
 #include "app/cli/tables.h"
 #include "capture/run_setting.h"
-#include "stats/compare_text.h"
 #include "storage/capture_file.h"
 
 namespace draftscope::cli {

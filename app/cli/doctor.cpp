@@ -8,10 +8,8 @@
 #include "app/cli/cli.h"
 #include "app/cli/tables.h"
 #include "app/jobs/machine/capabilities.h"
-#include "app/jobs/machine/probe_cache.h"
 #include "app/jobs/profile/other_load.h"
 #include "app/jobs/resolve/assets.h"
-#include "app/jobs/resolve/packed_cache_dir.h"
 #include "app/jobs/run/run_job.h"
 
 namespace draftscope::cli {

@@ -10,6 +10,10 @@
 
 namespace draftscope::cli {
 
+/// Returns help for all head strategies: paper, required files, parameters. Values that no paper states are
+/// marked "our default".
+std::string head_help();
+
 /// Returns the tables of a run's heads; "" without heads. Contents: acceptance and coverage, the
 /// acceptance-cost model relative to the full head with intervals (stats/head_costs.h), memory
 /// traffic.

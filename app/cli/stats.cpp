@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
@@ -5,22 +6,147 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "app/cli/cli.h"
-#include "app/cli/finding.h"
+#include "app/cli/estimates.h"
 #include "app/cli/head_tables.h"
-#include "app/cli/latency_tables.h"
-#include "app/cli/speedup_text.h"
-#include "app/cli/statistics_tables.h"
 #include "app/cli/tables.h"
 #include "base/phase_names.h"
 #include "capture/machine_facts.h"
+#include "capture/quantile.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
+#include "stats/run_statistics.h"
 #include "storage/capture_file.h"
 
 namespace draftscope::cli {
 namespace {
+
+using nlohmann::json;
+
+std::string us(double ns) {
+    return fmt::format("{:.1f}", ns * 1e-3);
+}
+
+std::string range(const std::optional<Interval>& interval, double factor) {
+    if (!interval) return "-";
+    return fmt::format("{:.1f} .. {:.1f}", interval->low * factor, interval->high * factor);
+}
+
+/// Returns a quantile, or the number of samples that it requires.
+std::string quantile_text(const std::optional<double>& value, std::size_t min_samples, std::int64_t n) {
+    if (value) return us(*value);
+    return n == 0 ? "-" : fmt::format("n < {}", min_samples);
+}
+
+std::vector<std::string> table_row(std::string name, const Summary& ns, const std::optional<Interval>& median,
+                                   const std::string& share, const std::string& share_interval,
+                                   const std::string& bandwidth, const std::string& of_probe) {
+    const bool some = ns.n > 0;
+    return {std::move(name),
+            fmt::format("{}", ns.n),
+            fmt::format("{:.2f}", ns.total * 1e-6),
+            some ? us(ns.mean) : "-",
+            some ? us(ns.median) : "-",
+            range(median, 1e-3),
+            some ? us(ns.mad) : "-",
+            quantile_text(ns.p90, min_samples_for_p90, ns.n),
+            quantile_text(ns.p99, min_samples_for_p99, ns.n),
+            share,
+            share_interval,
+            bandwidth,
+            of_probe};
+}
+
+json interval_json(const std::optional<Interval>& interval, double factor) {
+    if (!interval) return nullptr;
+    return {interval->low * factor, interval->high * factor};
+}
+
+json summary_json(const Summary& ns, const std::optional<Interval>& median) {
+    const auto or_null = [](const std::optional<double>& value) {
+        return value ? json(*value * 1e-3) : json(nullptr);
+    };
+    const auto of_some = [&](double value) { return ns.n > 0 ? json(value * 1e-3) : json(nullptr); };
+    return {{"n", ns.n},
+            {"total_ms", ns.total * 1e-6},
+            {"mean_us", of_some(ns.mean)},
+            {"median_us", of_some(ns.median)},
+            {"median_interval_us", interval_json(median, 1e-3)},
+            {"mad_us", of_some(ns.mad)},
+            {"min_us", of_some(ns.min)},
+            {"max_us", of_some(ns.max)},
+            {"p90_us", or_null(ns.p90)},
+            {"p99_us", or_null(ns.p99)}};
+}
+
+std::string estimate_text(const char* name, const std::optional<Estimate>& estimate, int digits) {
+    if (!estimate) return {};
+    std::string out = fmt::format("{} {:.{}f}", name, estimate->value, digits);
+    if (estimate->interval)
+        out += fmt::format(" ({:.{}f} .. {:.{}f})", estimate->interval->low, digits, estimate->interval->high,
+                           digits);
+    return out;
+}
+
+std::string warmup_text(const RunStatistics& s) {
+    if (s.warmup_cut > 0)
+        return fmt::format("warm-up: the first {} counted steps were slower than the rest and are excluded\n",
+                           s.warmup_cut);
+    if (s.warmup_found > 0)
+        return fmt::format(
+            "warm-up: the first {} counted steps are slower than the rest; --cut-warmup excludes them\n",
+            s.warmup_found);
+    return {};
+}
+
+/// Returns the table of phases with location, spread, quantiles and intervals, and a line about the
+/// resampling. `probe` is the bandwidth measured on the run's machine, in GB/s.
+std::string statistics_text(const RunStatistics& s, const std::optional<double>& probe) {
+    std::vector<std::vector<std::string>> rows = {
+        table_row("step", s.step_ns, s.step_interval, "100.0", "", "", "")};
+    for (const PhaseStatistics& phase : s.phases)
+        rows.push_back(table_row(phase_name(phase.phase_id), phase.ns, phase.median_interval,
+                                 fmt::format("{:.1f}", 100 * phase.share), range(phase.share_interval, 100),
+                                 bandwidth_text(phase.gb_per_s), probe_share_text(phase.gb_per_s, probe)));
+    std::string out = format_table({"phase", "n", "total ms", "mean us", "median us", "95 %", "MAD us",
+                                    "p90 us", "p99 us", "share %", "95 %", "GB/s", "% of probe"},
+                                   rows);
+    const std::string tau = estimate_text("tau", s.tau, 3);
+    const std::string speed = estimate_text("tok/s", s.tokens_per_second, 1);
+    if (!tau.empty()) out += tau + " over all rounds" + (speed.empty() ? "" : "   ");
+    if (!speed.empty()) out += speed + " over these steps";
+    if (!tau.empty() || !speed.empty()) out += "\n";
+    out += interval_text(s.conversations) + "\n";
+    return out + warmup_text(s);
+}
+
+/// Returns the same data as JSON: times in microseconds, intervals as [low, high] or null.
+json statistics_json(const RunStatistics& s) {
+    json phases = json::array();
+    for (const PhaseStatistics& phase : s.phases) {
+        json row = summary_json(phase.ns, phase.median_interval);
+        row["name"] = phase_name(phase.phase_id);
+        row["exposed_ms"] = phase.exposed_ns * 1e-6;
+        row["share"] = phase.share;
+        row["share_interval"] = interval_json(phase.share_interval, 1);
+        row["gb_per_s"] = phase.gb_per_s;
+        phases.push_back(std::move(row));
+    }
+    return {{"unit", "conversation"},
+            {"units", s.conversations},
+            {"no_interval", or_null(no_interval_text(s.conversations))},
+            {"resamples", bootstrap_resamples},
+            {"seed", BootstrapOptions{}.seed},
+            {"warmup_found", s.warmup_found},
+            {"warmup_cut", s.warmup_cut},
+            {"step", summary_json(s.step_ns, s.step_interval)},
+            {"tau", estimate_json(s.tau)},
+            {"tokens_per_second", estimate_json(s.tokens_per_second)},
+            {"phases", phases}};
+}
 
 using nlohmann::json;
 

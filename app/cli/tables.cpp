@@ -1,5 +1,6 @@
 #include "app/cli/tables.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -8,11 +9,18 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
+#include "app/cli/estimates.h"
+#include "base/format_count.h"
 #include "base/phase_names.h"
 #include "base/tier_text.h"
 #include "capture/acceptance_by_depth.h"
+#include "capture/conversations.h"
+#include "capture/head_traits.h"
 #include "capture/machine_facts.h"
 #include "capture/queries.h"
+#include "capture/run_setting.h"
+#include "stats/head_costs.h"
+#include "stats/speedup.h"
 
 namespace draftscope::cli {
 
@@ -199,6 +207,214 @@ json totals_json(const Snapshot& snapshot, RowId run_id) {
             {"prefill_seconds", seconds(totals.prefill_ns)},
             {"tokens_per_second", rate_json(totals.tokens_per_second)},
             {"tokens_per_second_e2e", rate_json(totals.tokens_per_second_e2e)}};
+}
+
+std::string speedup_text(const Snapshot& snapshot, RowId run_id) {
+    const auto speed = compute_speedup(snapshot, run_id);
+    if (!speed) {
+        const auto earlier = legacy_baseline(snapshot, run_id);
+        if (!earlier) return {};
+        return fmt::format(
+            "autoregressive decoding reached {:.1f} tok/s over the run's first prompts (one value, stored by "
+            "an earlier version): no speed-up over the same prompts can be derived\n",
+            *earlier);
+    }
+    std::string ratio = fmt::format("{:.2f}x", speed->ratio.value);
+    if (speed->ratio.interval)
+        ratio += fmt::format(" [{:.2f}, {:.2f}]", speed->ratio.interval->low, speed->ratio.interval->high);
+    return fmt::format(
+        "speed-up {} against autoregressive decoding: {:.1f} and {:.1f} tok/s over the same {} of {}{}\n",
+        ratio, speed->tokens_per_second, speed->plain_tokens_per_second,
+        format_count(static_cast<std::int64_t>(speed->prompts), "prompt"),
+        format_count(static_cast<std::int64_t>(speed->conversations), "conversation"),
+        speed->conversations < speed->conversations_of_run
+            ? fmt::format(" (the run has {})", speed->conversations_of_run)
+            : std::string());
+}
+
+nlohmann::json speedup_json(const Snapshot& snapshot, RowId run_id) {
+    const auto speed = compute_speedup(snapshot, run_id);
+    if (!speed)
+        return {{"runs", nlohmann::json::array()},
+                {"prompts", nullptr},
+                {"conversations", nullptr},
+                {"tokens_per_second", nullptr},
+                {"run_tokens_per_second", nullptr},
+                {"speedup", nullptr},
+                {"interval", nullptr}};
+    return {{"runs", speed->plain_runs},
+            {"prompts", speed->prompts},
+            {"conversations", speed->conversations},
+            {"tokens_per_second", speed->plain_tokens_per_second},
+            {"run_tokens_per_second", speed->tokens_per_second},
+            {"speedup", speed->ratio.value},
+            {"interval", estimate_interval_json(speed->ratio)}};
+}
+
+namespace {
+
+using nlohmann::json;
+
+json summary_json(const Summary& ms) {
+    const auto of_some = [&](double value) { return ms.n > 0 ? json(value) : json(nullptr); };
+    return {{"n", ms.n},
+            {"mean_ms", of_some(ms.mean)},
+            {"p50_ms", of_some(ms.median)},
+            {"p99_ms", or_null(ms.p99)},
+            {"max_ms", of_some(ms.max)}};
+}
+
+/// Returns "p50 4.2, p99 9.1 ms", or the maximum in place of a p99 of too few samples.
+std::string quantiles(const Summary& ms) {
+    if (ms.p99) return fmt::format("p50 {:.2f}, p99 {:.2f} ms", ms.median, *ms.p99);
+    return fmt::format("p50 {:.2f}, max {:.2f} ms of {}", ms.median, ms.max, ms.n);
+}
+
+std::string table(const std::string& first, const std::vector<PositionBin>& bins) {
+    if (bins.size() < 2) return {};
+    std::vector<std::vector<std::string>> rows;
+    for (const PositionBin& bin : bins)
+        rows.push_back(
+            {to_text(bin), std::to_string(bin.rounds), fmt::format("{:.3f}", bin.tau),
+             number(bin.tokens_per_second > 0 ? std::optional(bin.tokens_per_second) : std::nullopt, 1)});
+    return "\n" + format_table({first, "rounds", "tau", "tok/s"}, rows);
+}
+
+json bins_json(const std::vector<PositionBin>& bins) {
+    json out = json::array();
+    for (const PositionBin& bin : bins)
+        out.push_back(
+            {{"from", bin.from},
+             {"to", bin.to},
+             {"rounds", bin.rounds},
+             {"accepted", bin.accepted},
+             {"committed", bin.committed},
+             {"tau", bin.tau},
+             {"tokens_per_second", bin.tokens_per_second > 0 ? json(bin.tokens_per_second) : json(nullptr)}});
+    return out;
+}
+
+}  // namespace
+
+std::string latency_text(const Latency& latency) {
+    if (latency.output_gap_ms.n == 0) return {};
+    std::string out;
+    if (latency.first_token_ms.n > 0)
+        out = fmt::format("time to first token {}; ", quantiles(latency.first_token_ms));
+    return out + fmt::format("inter-token {}; an output every {}\n", quantiles(latency.inter_token_ms),
+                             quantiles(latency.output_gap_ms));
+}
+
+json latency_json(const Latency& latency) {
+    return {{"first_token", summary_json(latency.first_token_ms)},
+            {"inter_token", summary_json(latency.inter_token_ms)},
+            {"output_gap", summary_json(latency.output_gap_ms)}};
+}
+
+std::string position_text(const Snapshot& snapshot, RowId run_id) {
+    return table("context", speed_by_position(snapshot, run_id, true)) +
+           table("position in the text", speed_by_position(snapshot, run_id, false));
+}
+
+json position_json(const Snapshot& snapshot, RowId run_id) {
+    return {{"by_context", bins_json(speed_by_position(snapshot, run_id, true))},
+            {"by_position", bins_json(speed_by_position(snapshot, run_id, false))}};
+}
+
+namespace {
+
+std::string setting_text(const RunRow& run) {
+    std::string out = run.drafter;
+    if (!run.head.empty()) out += " with head " + run.head;
+    if (run.tree != "none") out += " and tree " + run.tree;
+    return out;
+}
+
+std::string conversations_text(std::size_t conversations) {
+    return conversations == 1 ? std::string("one conversation")
+                              : fmt::format("{} conversations", conversations);
+}
+
+/// Returns the confidence of a ratio: "95 % interval 1.20x to 1.42x, 12 conversations".
+std::string confidence_text(const Estimate& ratio, std::size_t conversations) {
+    if (ratio.interval)
+        return fmt::format("95 % interval {:.2f}x to {:.2f}x, {}", ratio.interval->low, ratio.interval->high,
+                           conversations_text(conversations));
+    return conversations_text(conversations) +
+           (conversations == 1 ? ", so no interval" : ", too few for an interval");
+}
+
+/// Returns "1.31x as fast as plain decoding", qualified if the interval includes 1.
+std::string ratio_text(const Estimate& ratio, const std::string& reference) {
+    const std::string plain = fmt::format("{:.2f}x as fast as {}", ratio.value, reference);
+    return ratio.interval && ratio.interval->contains(1) ? plain + ", which shows no difference" : plain;
+}
+
+const HeadComparison* driving_head(const std::vector<HeadComparison>& heads) {
+    for (const HeadComparison& head : heads)
+        if (head.stats.mode == HeadMode::drive && !is_full_head(head.stats.head)) return &head;
+    return nullptr;
+}
+
+/// Compares with the full head: measured if it drove the same prompts, else predicted by the cost model.
+std::string head_clause(const Snapshot& snapshot, RowId run_id, std::size_t conversations) {
+    const std::vector<HeadComparison> heads = head_costs(snapshot, run_id);
+    const HeadComparison* head = driving_head(heads);
+    if (head == nullptr || (!head->cost.measured && !head->cost.predicted)) return {};
+    const bool measured = head->cost.measured.has_value();
+    const Estimate& ratio = measured ? *head->cost.measured : *head->cost.predicted;
+    return fmt::format("{}{} ({})", measured ? "" : "by the cost model, ",
+                       ratio_text(ratio, "with the full head"), confidence_text(ratio, conversations));
+}
+
+/// Returns the line on a comparison with the full head that too few calibration rounds do not give; ""
+/// without.
+std::string missing_reference(const Snapshot& snapshot, RowId run_id) {
+    const std::vector<HeadComparison> heads = head_costs(snapshot, run_id, {.resamples = 0});
+    const HeadComparison* head = driving_head(heads);
+    if (head == nullptr || head->cost.rho_tau || head->no_interval.empty()) return {};
+    return fmt::format("against the full head: {}\n", head->no_interval);
+}
+
+std::string main_finding(const Snapshot& snapshot, RowId run_id) {
+    const RunRow& run = *snapshot.run(run_id);
+    const RunTotals totals = run_totals(snapshot, run_id);
+    if (totals.rounds == 0) return {};
+    const std::string whose = run.synthetic                  ? "With random weights, "
+                              : run.acceptance == "replayed" ? "With simulated acceptance, "
+                                                             : "";
+    const std::size_t conversations = Conversations(snapshot, run_id).count();
+    const std::string head = head_clause(snapshot, run_id, conversations);
+    const std::string who = whose + setting_text(run);
+    if (const auto plain = compute_speedup(snapshot, run_id)) {
+        const std::string reference = plain->conversations > 1 ? "plain decoding"
+                                      : plain->conversations_of_run > 1
+                                          ? "plain decoding on its first conversation"
+                                          : "plain decoding on this prompt";
+        const bool slower = plain->ratio.interval && plain->ratio.interval->high < 1;
+        return fmt::format("{} decoded {}{} ({}){}{}.\n", who, ratio_text(plain->ratio, reference),
+                           slower ? ": drafting cost more than it saved" : "",
+                           confidence_text(plain->ratio, plain->conversations), head.empty() ? "" : "; ",
+                           head);
+    }
+    constexpr const char* how = "run --baseline N compares with plain decoding";
+    if (!head.empty())
+        return fmt::format("{} decoded{} {}; {}.\n", who, head.starts_with("by ") ? "," : "", head, how);
+    const std::string over = conversations_text(conversations);
+    if (totals.tokens_per_second <= 0)
+        return fmt::format("{} decoded too few rounds to time ({}).\n", who, totals.rounds);
+    if (run.drafter == plain_drafter)
+        return fmt::format("{}plain decoding reached {:.1f} tokens per second over {}.\n", whose,
+                           totals.tokens_per_second, over);
+    return fmt::format("{} reached {:.1f} tokens per second over {}; {}.\n", who, totals.tokens_per_second,
+                       over, how);
+}
+
+}  // namespace
+
+std::string finding_text(const Snapshot& snapshot, RowId run_id) {
+    const std::string finding = main_finding(snapshot, run_id);
+    return finding.empty() ? finding : finding + missing_reference(snapshot, run_id);
 }
 
 }  // namespace draftscope::cli

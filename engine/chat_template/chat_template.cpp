@@ -6,8 +6,8 @@
 #include <ctime>
 #include <utility>
 
-#include "engine/chat_template/builtins.h"
 #include "engine/chat_template/template.h"
+#include "engine/chat_template/value.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace draftscope {

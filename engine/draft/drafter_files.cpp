@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "base/mapped_file.h"
+#include "engine/formats/model_file.h"
 #include "engine/formats/synthetic_model.h"
-#include "engine/formats/tensor_file.h"
 #include "engine/weights/memory_check.h"
 
 namespace draftscope {

@@ -4,7 +4,7 @@
 
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/formats/config_keys.h"
-#include "engine/formats/gguf_weights.h"
+#include "engine/formats/gguf_model.h"
 #include "engine/formats/rope_config.h"
 
 namespace draftscope {

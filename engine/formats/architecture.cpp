@@ -15,7 +15,7 @@ constexpr std::array architectures = {
 };
 
 /// Classes whose computation equals another family's. Config options beyond that family are rejected in
-/// hf_config.cpp.
+/// hf_folder.cpp.
 struct Alias {
     std::string_view hf_class, name;
 };

@@ -3,8 +3,6 @@
 #include <array>
 #include <cstring>
 
-#include "engine/formats/int4_rows.h"
-
 // Block layouts of ggml. Every product is rounded before the sum, as in ggml's reference decoders, so the
 // results are bit-identical.
 namespace draftscope {

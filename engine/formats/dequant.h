@@ -6,6 +6,9 @@
 #include <span>
 #include <string_view>
 
+#include "engine/formats/weight_source.h"
+#include "kernels/int4.h"
+
 namespace draftscope {
 
 /// A storage type of GGUF tensors. A row of K elements takes K / block_elements * block_bytes bytes; K must
@@ -51,5 +54,19 @@ T load_unaligned(const std::uint8_t* data) {
 void decode_f32(const std::uint8_t* data, std::int64_t count, float* out);
 void decode_f16(const std::uint8_t* data, std::int64_t count, float* out);
 void decode_bf16(const std::uint8_t* data, std::int64_t count, float* out);
+
+/// An optional interface of a WeightSource that returns 4-bit rows without decoding them to floats. Each
+/// group of 32 weights has a scale and a minimum (Q4_0, Q4_1).
+class Int4Rows {
+  public:
+    virtual ~Int4Rows() = default;
+    /// Unpacks a row's stored bytes; returns false for other tensor types. The buffers in `out` must fit the
+    /// row.
+    virtual bool decode_int4_row(const TensorInfo& tensor, const std::uint8_t* bytes,
+                                 const kernels::Int4Row& out) const = 0;
+};
+
+/// Unpacks a row of Q4_0 or Q4_1 without converting to float; returns false for other types.
+bool unpack_int4(const TensorType& type, const std::uint8_t* data, const kernels::Int4Row& out);
 
 }  // namespace draftscope

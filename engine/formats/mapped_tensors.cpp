@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "engine/formats/dequant.h"
-#include "engine/formats/stored_bytes.h"
 
 namespace draftscope {
 namespace {

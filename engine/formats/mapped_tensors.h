@@ -64,4 +64,8 @@ class MappedTensors : public WeightSource {
     std::map<std::string, std::string, std::less<>> metadata_;
 };
 
+/// Returns the stored bytes of a tensor (row-major, little-endian) without a copy. Valid as long as `source`.
+/// Empty unless the source is a safetensors file or PyTorch checkpoint.
+std::span<const std::uint8_t> stored_bytes(const WeightSource& source, const TensorInfo& tensor);
+
 }  // namespace draftscope

@@ -7,7 +7,6 @@
 
 #include "engine/formats/gguf.h"
 #include "engine/formats/gguf_model.h"
-#include "engine/formats/gguf_weights.h"
 #include "engine/formats/hf_folder.h"
 #include "engine/formats/synthetic_model.h"
 

@@ -11,7 +11,7 @@
 #include "base/mapped_file.h"
 #include "engine/formats/architecture.h"
 #include "engine/formats/tensor_index.h"
-#include "engine/tokenizer/byte_to_unicode.h"
+#include "engine/tokenizer/pretokenizer.h"
 
 namespace draftscope {
 namespace {

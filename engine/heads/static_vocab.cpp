@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/formats/model_file.h"
 #include "engine/formats/synthetic_model.h"
-#include "engine/formats/tensor_file.h"
 #include "engine/heads/synthetic_artefact.h"
 
 namespace draftscope {

@@ -10,8 +10,8 @@
 #include "base/numel.h"
 #include "capture/conversations.h"
 #include "engine/formats/dequant.h"
+#include "engine/formats/mapped_tensors.h"
 #include "engine/formats/model_file.h"
-#include "engine/formats/stored_bytes.h"
 
 namespace draftscope {
 namespace {

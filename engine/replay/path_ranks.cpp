@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/verify/tree_path.h"
+#include "engine/verify/acceptance_rule.h"
 
 namespace draftscope {
 

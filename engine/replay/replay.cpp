@@ -1,16 +1,127 @@
 #include "engine/replay/replay.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "base/function_ref.h"
 #include "base/numel.h"
-#include "engine/replay/covered_probability.h"
+#include "base/result.h"
+#include "engine/heads/head.h"
+#include "engine/recording/recording.h"
+#include "engine/replay/draft_overlap.h"
 #include "engine/replay/path_ranks.h"
+#include "engine/transformer/target.h"
+#include "engine/verify/verify.h"
+#include "kernels/exp_sums.h"
+#include "kernels/matmul.h"
+#include "kernels/topk.h"
 
 namespace draftscope {
 namespace {
+
+/// The target's distribution after each generated position of a prompt, from recorded hidden states, LM head
+/// and recorded sampling. Tokens below 1e-9 are left out: less than 2e-4 of the probability.
+class CoveredProbability {
+  public:
+    /// Scratch memory for all prompts. Allocating it for each would cost as much as the LM head.
+    struct Scratch {
+        std::vector<float> hidden, logits;
+        std::vector<TargetSample> choices;
+        std::vector<std::int32_t> best;
+    };
+    /// For the positions that emitted the first `generated` tokens.
+    static Result<CoveredProbability> make(const DecodeRecording& recording, const Target& target,
+                                           kernels::Exec& exec, const RecordedPrompt& prompt, int generated,
+                                           Scratch& scratch);
+    /// Probability of a head's active set after token `row` of the text.
+    double of_active_set(int row, const ActiveSet& active);
+    /// Returns the sum of min(p, q) over all tokens, for p after token `row` of the text.
+    double overlap(int row, const DraftDistribution& q) const;
+
+    std::int64_t rows() const { return static_cast<std::int64_t>(likely_.size()); }
+    /// Rows whose best token is the recorded one.
+    std::int64_t agreed() const { return agreed_; }
+
+  private:
+    std::vector<std::vector<std::pair<TokenId, float>>> likely_;  ///< for each position: id and probability
+    int first_row_ = 0;                                           ///< first row, as an index into the text
+    std::int64_t agreed_ = 0;
+    std::vector<bool> active_;  ///< scratch [vocab]
+};
+
+constexpr float negligible = 1e-9f;
+constexpr int chunk = 32;  // rows of logits computed together
+
+Result<CoveredProbability> CoveredProbability::make(const DecodeRecording& recording, const Target& target,
+                                                    kernels::Exec& exec, const RecordedPrompt& prompt,
+                                                    int generated, Scratch& scratch) {
+    CoveredProbability covered_prob;
+    covered_prob.first_row_ = prompt.prompt_tokens - 1;
+    covered_prob.likely_.resize(generated);
+    const int d = recording.info().target.hidden, vocab = recording.info().target.tokens,
+              columns = target.lm_head().n();
+    covered_prob.active_.resize(vocab);
+    const Sampling& sampling = recording.info().sampling;
+    auto& [hidden, logits, choices, best] = scratch;
+    hidden.resize(numel(chunk, d));
+    logits.resize(numel(chunk, columns));
+    const auto above = [](float p) { return p > negligible; };
+    for (int first = 0; first < generated; first += chunk) {
+        const int rows = std::min(chunk, generated - first);
+        const Rows<float> in(hidden.data(), rows, d), out(logits.data(), rows, columns);
+        const std::int64_t at = prompt.first_row + covered_prob.first_row_ + first;
+        DS_TRY(recording.hidden(at, in));
+        kernels::matmul(exec, target.lm_head(), in, out);
+        const std::vector<TokenPosition> positions(rows);
+        sample_tokens(exec, out, vocab, sampling, positions, choices);
+        best.resize(rows);
+        kernels::argmax(exec, Rows<const float>(out.data, rows, vocab, out.stride), best);
+        const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
+        exec.parallel(rows, [&](int r) {
+            const TargetSample& choice = choices[r];
+            const std::span<float> row(out.row_data(r), vocab);
+            // These are the tokens for which target_probability() returns 0.
+            for (float& logit : row)
+                if (!(logit >= choice.min_logit)) logit = -std::numeric_limits<float>::infinity();
+            kernels::exp_row(exec, row, choice.log_norm / inverse, inverse, row);
+            auto& likely = covered_prob.likely_[first + r];
+            likely.reserve(std::ranges::count_if(row, above));
+            for (TokenId id = 0; id < vocab; ++id)
+                if (const float p = row[id]; above(p)) likely.emplace_back(id, std::min(p, 1.0f));
+        });
+        for (int r = 0; r < rows; ++r)
+            covered_prob.agreed_ += recording.best(at + r, 1).front() == best[r] ? 1 : 0;
+    }
+    return covered_prob;
+}
+
+double CoveredProbability::of_active_set(int row, const ActiveSet& active) {
+    double sum = 0;
+    for (const TokenId id : active.ids) active_[id] = true;
+    for (const auto& [id, p] : likely_[row - first_row_])
+        if (active.ids.empty() ? active.has(id) : active_[id]) sum += static_cast<double>(p);
+    for (const TokenId id : active.ids) active_[id] = false;
+    return std::min(sum, 1.0);
+}
+
+double CoveredProbability::overlap(int row, const DraftDistribution& q) const {
+    double sum = 0;
+    auto next = q.tokens.begin();
+    for (const auto& [id, p] : likely_[row - first_row_]) {
+        std::ptrdiff_t at = id;
+        if (!q.tokens.empty()) {
+            next = std::lower_bound(next, q.tokens.end(), id);
+            if (next == q.tokens.end()) break;
+            if (*next != id) continue;
+            at = next - q.tokens.begin();
+        }
+        if (at < std::ssize(q.probs)) sum += static_cast<double>(std::min(p, q.probs[at]));
+    }
+    return std::min(sum, 1.0);
+}
 
 /// A prompt of the recording during its replay.
 struct Text {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/verify/tree_path.h"
+#include "engine/verify/acceptance_rule.h"
 
 namespace draftscope {
 std::optional<std::size_t> PendingShadowTrees::oldest_row() const {

@@ -4,7 +4,7 @@
 
 #include "engine/heads/oracle.h"
 #include "engine/record/round_rows.h"
-#include "engine/verify/tree_path.h"
+#include "engine/verify/acceptance_rule.h"
 
 namespace draftscope {
 namespace {

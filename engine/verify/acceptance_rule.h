@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/tree/draft_tree.h"
 #include "engine/verify/verify.h"
 
 /// Acceptance rules: one file per rule, one line in the registry.
@@ -111,5 +112,8 @@ Result<RulePtr> make_rule(std::string_view text);
 RulePtr match_rule();
 /// Returns the rule in effect: at temperature 0, every rule that --verify offers is greedy exact match.
 RulePtr rule_in_effect(RulePtr rule, double temperature);
+
+/// Returns the path along the tokens of a text after the root, root first.
+std::vector<int> follow_path(const DraftTree& tree, std::span<const TokenId> text);
 
 }  // namespace draftscope

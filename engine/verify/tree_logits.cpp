@@ -25,4 +25,12 @@ void AcceptanceRule::accept(const DraftTree& tree, const TreeLogits& logits, std
     out.bonus = logits.choices[path.back()].token;
 }
 
+std::vector<int> follow_path(const DraftTree& tree, std::span<const TokenId> text) {
+    std::vector<int> path = {0};
+    // Children follow their parent, so one pass over the nodes finds the path.
+    for (int i = 1; i < tree.size() && path.size() <= text.size(); ++i)
+        if (tree.parents[i] == path.back() && tree.tokens[i] == text[path.size() - 1]) path.push_back(i);
+    return path;
+}
+
 }  // namespace draftscope

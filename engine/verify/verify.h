@@ -38,7 +38,6 @@ struct TargetSample {
     /// Returns false if the row has no finite logit, or an infinite one.
     bool is_number() const { return std::isfinite(logit) && std::isfinite(log_norm); }
 };
-/// Returns whether a value is NaN.
 bool has_nan(std::span<const float> logits);
 /// Returns the error about a row of logits that are not numbers. `position` is that of the row's token.
 Error not_numbers(std::string_view prompt, std::int64_t position);

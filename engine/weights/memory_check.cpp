@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/control_group.h"
+#include "base/cpus.h"
 #include "base/numel.h"
 
 namespace draftscope {

@@ -6,7 +6,7 @@
 #include <cassert>
 #include <cstdint>
 
-#include "engine/formats/int4_rows.h"
+#include "engine/formats/dequant.h"
 #include "kernels/pack_bf16.h"
 #include "kernels/random_rows.h"
 

@@ -15,7 +15,6 @@
 
 #include "base/clock.h"
 #include "profiler/nvtx/nvtx_mirror.h"
-#include "profiler/nvtx/nvtx_state.h"
 
 namespace draftscope {
 

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "engine/draft/registry.h"
+#include "engine/formats/model_file.h"
 #include "engine/formats/safetensors_writer.h"
-#include "engine/formats/tensor_file.h"
 #include "tests/golden/drafter_fixture.h"
 #include "tests/support/scratch_folder.h"
 

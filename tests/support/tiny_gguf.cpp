@@ -1,7 +1,7 @@
 #include <array>
 #include <utility>
 
-#include "engine/tokenizer/byte_to_unicode.h"
+#include "engine/tokenizer/pretokenizer.h"
 #include "kernels/float16.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/tiny_model.h"

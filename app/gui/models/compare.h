@@ -13,7 +13,6 @@
 /// share one logarithmic scale.
 namespace draftscope {
 
-/// A run that can be compared.
 struct CompareRun {
     std::string source;  ///< Snapshot::source
     RowId run_id = 0;

@@ -7,7 +7,7 @@
 
 #include "app/gui/models/selection.h"
 #include "app/gui/models/timeline.h"
-#include "app/gui/panels/shared_phases.h"
+#include "app/gui/panels/round_phases.h"
 #include "app/gui/panels/widgets.h"
 #include "base/bisect.h"
 #include "base/format_count.h"

@@ -10,7 +10,6 @@
 
 #include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/resolve/resolve.h"
-#include "app/jobs/run/earlier_runs.h"
 #include "app/jobs/run/prompt_file.h"
 #include "app/jobs/run/recorder.h"
 #include "app/jobs/run/run_file.h"

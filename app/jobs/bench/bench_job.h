@@ -9,10 +9,10 @@
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/control/debug_gate.h"
-#include "stats/bench_drift.h"
 #include "stats/bench_table.h"
+#include "stats/drift.h"
 #include "stats/head_costs.h"
-#include "stats/latency.h"
+#include "stats/run_statistics.h"
 
 /// Compares methods on the same prompts. Every method decodes a block of conversations before the next block
 /// starts, and the order of the methods is reversed from block to block. Drift of the machine's speed

@@ -12,7 +12,7 @@
 #include "app/jobs/replay/setting_replay.h"
 #include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/resolve/assets.h"
-#include "app/jobs/resolve/mistakes.h"
+#include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/run/snapshot_records.h"
 #include "app/jobs/sweep/saved_sweep.h"

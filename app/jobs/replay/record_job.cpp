@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <map>
 
-#include "app/jobs/resolve/packed_cache_dir.h"
+#include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/conversation_feed.h"
 #include "app/jobs/run/prompt_file.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/jobs/commands/job_hooks.h"
-#include "app/jobs/commands/shard.h"
+#include "app/jobs/commands/run_config.h"
 #include "app/jobs/resolve/artefacts.h"
 #include "base/notes.h"
 #include "base/result.h"

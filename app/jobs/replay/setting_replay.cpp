@@ -17,7 +17,7 @@
 #include "engine/formats/model_file.h"
 #include "engine/heads/registry.h"
 #include "engine/record/round_rows.h"
-#include "engine/verify/tree_path.h"
+#include "engine/verify/acceptance_rule.h"
 
 namespace draftscope {
 namespace {

@@ -1,4 +1,3 @@
-#include "app/jobs/resolve/mistakes.h"
 
 #include <algorithm>
 #include <initializer_list>

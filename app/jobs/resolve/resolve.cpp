@@ -7,7 +7,6 @@
 
 #include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/resolve/assets.h"
-#include "app/jobs/resolve/hub_cache.h"
 #include "base/did_you_mean.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/draft/registry.h"

@@ -76,4 +76,16 @@ Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run);
 /// Checks a config without loading a model: unknown head or drafter, bad tree, missing files.
 Status validate(const RunConfig& config);
 
+/// A field of the Session panel whose value prevents a run.
+struct Mistake {
+    std::string field;    ///< its label; "" = not a single field
+    std::string message;  ///< one line
+};
+/// Returns the mistakes of a config, at most one per field; empty if a run can start. After each mistake its
+/// field is set to the default and the search continues.
+std::vector<Mistake> find_mistakes(RunConfig config);
+
+/// Returns one line per mistake: the field's label and the message.
+std::string to_text(const std::vector<Mistake>& mistakes);
+
 }  // namespace draftscope

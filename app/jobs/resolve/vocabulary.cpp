@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "capture/token_text.h"
-#include "engine/formats/tensor_file.h"
+#include "engine/formats/model_file.h"
 
 namespace draftscope {
 namespace {

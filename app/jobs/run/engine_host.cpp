@@ -3,12 +3,9 @@
 #include <map>
 #include <optional>
 
-#include "app/jobs/run/choose_tree.h"
 #include "app/jobs/run/conversation_feed.h"
-#include "app/jobs/run/earlier_runs.h"
 #include "app/jobs/run/gpu_row_sinks.h"
 #include "app/jobs/run/model_cache.h"
-#include "app/jobs/run/run_description.h"
 #include "app/jobs/run/run_file.h"
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/run/run_parts.h"

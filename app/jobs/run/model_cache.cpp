@@ -4,8 +4,7 @@
 #include <mutex>
 
 #include "app/jobs/machine/capabilities.h"
-#include "app/jobs/machine/probe_cache.h"
-#include "app/jobs/resolve/packed_cache_dir.h"
+#include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/run_drafter.h"
 #include "base/cpus.h"
 #include "base/log.h"

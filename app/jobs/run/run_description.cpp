@@ -1,5 +1,3 @@
-#include "app/jobs/run/run_description.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <system_error>
 #include <vector>
 
+#include "app/jobs/run/run_plan.h"
 #include "app/jobs/run/tree_autotuner.h"
 #include "base/clock.h"
 #include "base/hash.h"

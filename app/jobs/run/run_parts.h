@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "app/jobs/commands/shard.h"
+#include "app/jobs/commands/run_config.h"
 #include "capture/rows.h"
 
 /// Tells whether runs of captures are parts of one run. Such parts are the shards of a cluster's job, the

@@ -2,14 +2,18 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/conversation_feed.h"
+#include "app/jobs/run/model_cache.h"
 #include "app/jobs/run/prompt_file.h"
 #include "app/jobs/run/run_job.h"
 #include "base/result.h"
+#include "capture/record.h"
 #include "engine/decode/session.h"
+#include "profiler/cupti/tier.h"
 #include "storage/run_records.h"
 
 namespace draftscope {
@@ -53,5 +57,15 @@ Result<RunPlan> make_run_plan(const RunConfig& config, const RunHooks& hooks);
 
 /// Warns if a head of the run was fitted on some of its prompts.
 Status warn_of_overlap(const RunPlan& plan);
+
+/// Chooses the tree with the best forecast (--tree auto and quick), and under --head auto its head. Without a
+/// forecast the defaults apply. Quick sets drafter none if plain decoding is forecast to be faster. The
+/// models of the choice are loaded afterwards.
+Status choose_tree(RunPlan& plan, ModelCache& models, DebugGate& gate, const RunHooks& hooks,
+                   RunReport& report);
+
+/// Returns the database row of a run that starts now, with the loaded models and settings.
+RunRow describe_run(const RunPlan& plan, const ModelCache& models, const TierChoice& tier,
+                    const std::string& frontend, RowId id);
 
 }  // namespace draftscope

@@ -3,12 +3,28 @@
 #include <memory>
 
 #include "app/jobs/run/gpu_row_sinks.h"
-#include "app/jobs/run/nvtx_row_sink.h"
 #include "base/phase.h"
 #include "profiler/cupti/gpu_context.h"
 #include "profiler/nvtx/nvtx_mirror.h"
 
 namespace draftscope {
+
+/// Adds the NVTX ranges of other libraries after each step. The ranges come from our injection library. If
+/// another capture is active or a tool is attached, it only forwards.
+class NvtxRowSink : public StepRowSink {
+  public:
+    NvtxRowSink(RecordSink& next, RowId run_id, TimeNs run_start);
+    ~NvtxRowSink() override;
+    void finish() override;
+
+  private:
+    void after_step() override {
+        if (capturing_) collect();
+    }
+    void collect();
+
+    bool capturing_;
+};
 
 /// The phase recorder of one run with the listeners and row sinks that its tier needs. The sinks add rows for
 /// GPU work, counters and NVTX ranges. Not movable, as its parts refer to each other.

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "app/jobs/commands/shard.h"
+#include "app/jobs/commands/run_config.h"
 #include "base/result.h"
 
 namespace draftscope {

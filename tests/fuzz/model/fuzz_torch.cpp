@@ -1,5 +1,5 @@
 // Opens arbitrary bytes as a PyTorch checkpoint. The result is an error, or tensors that can be read.
-#include "engine/formats/tensor_file.h"
+#include "engine/formats/model_file.h"
 #include "tests/fuzz/model/memory_file.h"
 #include "tests/fuzz/model/read_everything.h"
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "stats/compare_text.h"
 #include "tests/support/capture_builder.h"
 #include "tests/support/results.h"
 

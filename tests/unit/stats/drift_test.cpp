@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "stats/bench_drift.h"
+#include "stats/bench_table.h"
 
 namespace draftscope {
 namespace {

@@ -1,7 +1,6 @@
-#include "stats/latency.h"
-
 #include <gtest/gtest.h>
 
+#include "stats/run_statistics.h"
 #include "tests/support/capture_builder.h"
 
 namespace draftscope {

@@ -4,9 +4,9 @@
 #include <set>
 
 #include "file_helpers.h"
-#include "storage/batch_insert.h"
 #include "storage/row_reader.h"
 #include "storage/schema.h"
+#include "storage/table_sql.h"
 #include "table_rows.h"
 
 // The descriptions of storage/tables.h: whatever follows from them agrees, for every table and column.

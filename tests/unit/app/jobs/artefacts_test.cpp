@@ -15,7 +15,7 @@
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/run_job.h"
 #include "engine/draft/registry.h"
-#include "engine/formats/tensor_file.h"
+#include "engine/formats/model_file.h"
 #include "engine/heads/artefact.h"
 #include "engine/heads/registry.h"
 #include "engine/heads/static_vocab.h"

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "app/jobs/resolve/assets.h"
-#include "app/jobs/resolve/mistakes.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/run_job.h"
 #include "base/phase_names.h"

@@ -1,11 +1,10 @@
-#include "app/jobs/machine/probe_cache.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "app/jobs/machine/capabilities.h"
 #include "capture/machine_facts.h"
 #include "profiler/machine/machine.h"
 #include "tests/support/scratch_folder.h"

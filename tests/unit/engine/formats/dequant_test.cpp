@@ -10,7 +10,6 @@
 #include <set>
 #include <vector>
 
-#include "engine/formats/int4_rows.h"
 #include "kernels/exec.h"
 #include "kernels/int4.h"
 

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <random>
 
-#include "engine/formats/tensor_file.h"
+#include "engine/formats/model_file.h"
 #include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 

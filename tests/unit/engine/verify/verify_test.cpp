@@ -7,7 +7,6 @@
 #include "base/rng.h"
 #include "engine/transformer/device_logits.h"
 #include "engine/verify/acceptance_rule.h"
-#include "engine/verify/tree_path.h"
 #include "tests/support/results.h"
 #include "tests/support/tree_verifier.h"
 
