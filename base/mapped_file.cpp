@@ -8,7 +8,6 @@
 #include <bit>
 #include <cerrno>
 #include <system_error>
-#include <utility>
 
 static_assert(std::endian::native == std::endian::little, "model files are little-endian and read in place");
 
@@ -45,7 +44,8 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
     void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
     if (data == MAP_FAILED)
         return failed("{}: {} bytes cannot be mapped into memory: {}", path, size, reason(errno));
-    std::shared_ptr<const MappedFile> out(new MappedFile(path, static_cast<const std::uint8_t*>(data), info));
+    std::shared_ptr<const MappedFile> out(
+        new MappedFile(path, {static_cast<const std::uint8_t*>(data), size}));
     DS_TRY(check_no_lfs_pointer(path, {static_cast<const char*>(data), size}));
     return out;
 }
@@ -55,15 +55,8 @@ Status check_no_lfs_pointer(const std::string& path, std::string_view start) {
     return bad_input("{}: is a git-lfs pointer, not the file itself; fetch it with git lfs pull", path);
 }
 
-MappedFile::MappedFile(std::string path, const std::uint8_t* data, const struct stat& info)
-    : path_(std::move(path)), data_(data), size_(info.st_size), device_(info.st_dev), inode_(info.st_ino) {}
-
-bool MappedFile::is_same_file(const struct stat& info) const {
-    return info.st_dev == device_ && info.st_ino == inode_ && static_cast<std::size_t>(info.st_size) == size_;
-}
-
 MappedFile::~MappedFile() {
-    ::munmap(const_cast<std::uint8_t*>(data_), size_);
+    ::munmap(const_cast<std::uint8_t*>(bytes_.data()), bytes_.size());
 }
 
 std::string printable(std::string_view text) {

@@ -9,10 +9,9 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "base/result.h"
-
-struct stat;
 
 namespace draftscope {
 
@@ -29,17 +28,14 @@ class MappedFile {
     MappedFile& operator=(const MappedFile&) = delete;
 
     const std::string& path() const { return path_; }
-    std::span<const std::uint8_t> bytes() const { return {data_, size_}; }
-    /// Returns whether `info` describes the mapped file with its size at mapping time.
-    bool is_same_file(const struct stat& info) const;
+    std::span<const std::uint8_t> bytes() const { return bytes_; }
 
   private:
-    MappedFile(std::string path, const std::uint8_t* data, const struct stat& info);
+    MappedFile(std::string path, std::span<const std::uint8_t> bytes)
+        : path_(std::move(path)), bytes_(bytes) {}
 
     std::string path_;
-    const std::uint8_t* data_;
-    std::size_t size_;
-    std::uint64_t device_, inode_;
+    std::span<const std::uint8_t> bytes_;
 };
 
 /// Reads consecutive little-endian values, never past the end. A read that does not fit returns nullopt and

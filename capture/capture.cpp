@@ -64,12 +64,6 @@ const Vocab* Snapshot::vocab(RowId id) const {
     return nullptr;
 }
 
-std::string_view Snapshot::token_text(const RunRow& run, TokenId token) const {
-    const Vocab* known = vocab(run.vocab_id);
-    if (known == nullptr || token < 0 || static_cast<std::size_t>(token) >= known->rows.size()) return {};
-    return known->rows[token].text;
-}
-
 std::shared_ptr<const RoundTree> Snapshot::tree(std::size_t round) const {
     const RoundEntry& entry = rounds[round];
     if (stored != nullptr) return stored->tree(entry.row.id);
@@ -173,7 +167,6 @@ struct Capture::Applier {
             capture.lanes_for(run_id).add_gpu_ops(part, range.first + static_cast<std::uint32_t>(first));
         });
     }
-    void operator()(const std::vector<GpuCounterRow>& rows) { append_all(capture.gpu_counters_, rows); }
 };
 
 void Capture::apply(const Record& record) {
@@ -269,7 +262,6 @@ Snapshot Capture::snapshot(std::uint64_t version) const {
     out.head_evals = head_evals_.view();
     out.gpu_ops = gpu_ops_.view();
     out.nvtx_ranges = nvtx_ranges_.view();
-    out.gpu_counters = gpu_counters_.view();
     out.counters = counters_.view();
     return out;
 }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -7,12 +10,58 @@
 #include <vector>
 
 #include "base/result.h"
-#include "capture/log_table.h"
 #include "capture/record.h"
-#include "capture/step_phases.h"
 #include "capture/timeline_lanes.h"
 
 namespace draftscope {
+
+/// Append-only table in chunks of fixed size. A View shares the chunks, so making one copies one pointer per
+/// chunk. Rows below a view's size never change. One thread appends; views are passed to other threads under
+/// a mutex.
+template <typename Row, std::size_t ChunkRows = 512>
+class LogTable {
+    using Chunk = std::array<Row, ChunkRows>;
+
+  public:
+    class View {
+      public:
+        std::size_t size() const { return size_; }
+        bool empty() const { return size_ == 0; }
+        const Row& operator[](std::size_t i) const {
+            assert(i < size_);
+            return (*chunks_[i / ChunkRows])[i % ChunkRows];
+        }
+        const Row& back() const { return (*this)[size_ - 1]; }
+
+        struct Iterator {
+            const View* view;
+            std::size_t i;
+            const Row& operator*() const { return (*view)[i]; }
+            Iterator& operator++() { return ++i, *this; }
+            bool operator==(const Iterator&) const = default;
+        };
+        Iterator begin() const { return {this, 0}; }
+        Iterator end() const { return {this, size_}; }
+
+      private:
+        friend class LogTable;
+        std::vector<std::shared_ptr<Chunk>> chunks_;
+        std::size_t size_ = 0;
+    };
+
+    void push_back(Row row) {
+        if (view_.size_ == view_.chunks_.size() * ChunkRows)
+            view_.chunks_.push_back(std::make_shared<Chunk>());
+        (*view_.chunks_.back())[view_.size_ % ChunkRows] = std::move(row);
+        ++view_.size_;
+    }
+    std::size_t size() const { return view_.size_; }
+    const Row& operator[](std::size_t i) const { return view_[i]; }
+    View view() const { return view_; }
+
+  private:
+    View view_;
+};
 
 /// First row and number of rows in a table ordered by id. It lets a round find its nodes without a search.
 struct RowRange {
@@ -77,7 +126,6 @@ struct Snapshot {
     LogTable<HeadEvalRow>::View head_evals;
     LogTable<GpuOpRow>::View gpu_ops;
     LogTable<NvtxRangeRow>::View nvtx_ranges;
-    LogTable<GpuCounterRow>::View gpu_counters;
     LogTable<CounterRow>::View counters;
     std::vector<LossRow> losses;
     std::vector<NoteRow> notes;
@@ -91,8 +139,6 @@ struct Snapshot {
     const RunRow* run(RowId id) const;
     const PromptRow* prompt(RowId id) const;
     const Vocab* vocab(RowId id) const;
-    /// Returns the printable text of a token of the run's target; "" if the vocabulary is unknown.
-    std::string_view token_text(const RunRow& run, TokenId token) const;
     /// Returns the run's lanes; null if it has none yet.
     std::shared_ptr<const RunLanes> lanes_for(RowId run_id) const;
     /// Returns the span that TimelineRow::source() identifies; absent if its file can't be read.
@@ -136,7 +182,6 @@ class Capture {
     LogTable<HeadEvalRow> head_evals_;
     LogTable<GpuOpRow> gpu_ops_;
     LogTable<NvtxRangeRow> nvtx_ranges_;
-    LogTable<GpuCounterRow> gpu_counters_;
     LogTable<CounterRow> counters_;
 };
 

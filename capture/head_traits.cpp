@@ -2,11 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/fields.h"
+#include "base/parse.h"
+
 namespace draftscope {
+
+static std::string_view to_text(HeadSupport support) {
+    constexpr std::string_view names[] = {"all", "fixed", "dynamic"};
+    return names[static_cast<int>(support)];
+}
+
+static std::string read_text(std::string_view text, HeadSupport& support) {
+    for (const HeadSupport one : {HeadSupport::all, HeadSupport::fixed, HeadSupport::dynamic})
+        if (to_text(one) == text) return support = one, "";
+    return "all, fixed or dynamic";
+}
+
 namespace {
 
 using nlohmann::json;
@@ -32,36 +45,23 @@ constexpr PublishedHead published_heads[] = {
     {"microspec", {0xCC79A7, HeadSupport::dynamic}},
 };
 
-constexpr std::string_view support_names[] = {"all", "fixed", "dynamic"};
-
-std::optional<HeadSupport> support_from(std::string_view text) {
-    for (const HeadSupport support : {HeadSupport::all, HeadSupport::fixed, HeadSupport::dynamic})
-        if (support_names[static_cast<int>(support)] == text) return support;
-    return std::nullopt;
-}
-
 /// Parses "#0072B2".
 std::optional<std::uint32_t> rgb_from(std::string_view text) {
-    std::uint32_t rgb = 0;
     if (text.size() != 7 || text.front() != '#') return std::nullopt;
-    const auto [end, error] = std::from_chars(text.data() + 1, text.data() + text.size(), rgb, 16);
-    return error == std::errc() && end == text.data() + text.size() ? std::optional(rgb) : std::nullopt;
+    return parse_number<std::uint32_t>(text.substr(1), 16);
 }
 
-std::string string_at(const json& object, const char* key) {
-    const auto found = object.find(key);
-    return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
+constexpr auto traits_fields =
+    join(required(DS_FIELDS(HeadTraits, support, ranked)), DS_FIELDS(HeadTraits, tree_candidates));
 
 }  // namespace
 
 std::string to_json(const std::map<std::string, HeadTraits>& heads) {
     json out = json::object();
-    for (const auto& [head, traits] : heads)
-        out[head] = {{"rgb", fmt::format("#{:06X}", traits.rgb)},
-                     {"support", support_names[static_cast<int>(traits.support)]},
-                     {"ranked", traits.ranked},
-                     {"tree_candidates", traits.tree_candidates}};
+    for (const auto& [head, traits] : heads) {
+        out[head] = write_fields(traits_fields, traits);
+        out[head]["rgb"] = fmt::format("#{:06X}", traits.rgb);
+    }
     return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -75,18 +75,19 @@ HeadTraits published_head_traits(std::string_view head) {
 }
 
 RunHeadTraits::RunHeadTraits(const RunRow& run) {
-    const json config = json::parse(run.config_json, nullptr, false);
-    if (!config.is_object()) return;
-    const auto heads = config.find(head_traits_key);
-    if (heads == config.end() || !heads->is_object()) return;
-    for (const auto& [head, stated] : heads->items()) {
-        if (!stated.is_object()) continue;
-        const auto rgb = rgb_from(string_at(stated, "rgb"));
-        const auto support = support_from(string_at(stated, "support"));
-        const auto ranked = stated.find("ranked");
-        if (rgb && support && ranked != stated.end() && ranked->is_boolean())
-            heads_[head] = {*rgb, *support, ranked->get<bool>(),
-                            stated.value("tree_candidates", json()) == json(true)};
+    const auto config = JsonFile::parse(run.config_json, "config_json");
+    if (!config) return;
+    const auto heads = config->object(head_traits_key.data());
+    if (!heads.ok() || !*heads) return;
+    for (const auto& [head, stated] : (*heads)->json().items()) {
+        const auto one = (*heads)->object(head.c_str());
+        if (!one.ok() || !*one) continue;
+        const auto text = (*one)->text("rgb");
+        const auto rgb = rgb_from(text.ok() ? text->value_or("") : "");
+        HeadTraits traits;
+        if (!rgb || !read_fields(traits_fields, **one, traits).ok()) continue;
+        traits.rgb = *rgb;
+        heads_[head] = traits;
     }
 }
 

@@ -31,7 +31,7 @@
 ///   head_ns over the rows whose times count: of mode drive, rows of sampled steps that count; of other
 ///   modes, rows of all steps but the warm-up, and rows without a round. `tau` = committed / rows;
 ///   calibration rows, a few of each text, have none. coverage = covered / committed, covered_mass = mean of
-///   the present values. profiler/stats/head_costs.h has the ratios to the full head.
+///   the present values. stats/head_costs.h has the ratios to the full head.
 namespace draftscope {
 
 inline constexpr int max_phases = 32;
@@ -117,17 +117,6 @@ struct HeadStats {
 bool has_own_shortlists(std::optional<double> row_tokens, double active_rows);
 /// Returns the statistics ordered by mode and head.
 std::vector<HeadStats> head_stats(const Snapshot& snapshot, RowId run_id);
-
-/// One row of v_gpu_counter (tier T3), over counted steps.
-struct GpuCounterStats {
-    int phase_id = 0;
-    std::string name;
-    std::int64_t count = 0;  ///< number of steps
-    double total = 0;
-    double per_step() const { return count > 0 ? total / static_cast<double>(count) : 0; }
-};
-/// Returns the statistics ordered by phase and name.
-std::vector<GpuCounterStats> gpu_counter_stats(const Snapshot& snapshot, RowId run_id);
 
 /// Returns the index of the round with this id; absent if the snapshot lacks it.
 std::optional<std::size_t> round_index(const Snapshot& snapshot, RowId round_id);

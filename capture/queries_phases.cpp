@@ -8,8 +8,8 @@
 #include "base/phase_names.h"
 #include "capture/quantile.h"
 #include "capture/queries.h"
+#include "capture/record.h"
 #include "capture/samples.h"
-#include "capture/step_phases.h"
 
 namespace draftscope {
 

@@ -116,22 +116,4 @@ std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id) {
     return out;
 }
 
-std::vector<GpuCounterStats> gpu_counter_stats(const Snapshot& snapshot, RowId run_id) {
-    std::set<RowId> excluded;
-    if (!snapshot.gpu_counters.empty())
-        for (const StepEntry& step : snapshot.steps)
-            if (!step.row.time_counts()) excluded.insert(step.row.id);
-    std::map<std::pair<int, std::string>, std::pair<std::set<RowId>, double>> sums;
-    for (const GpuCounterRow& row : snapshot.gpu_counters) {
-        if (row.run_id != run_id || excluded.contains(row.step_id)) continue;
-        auto& [steps, total] = sums[{row.phase_id, row.name}];
-        steps.insert(row.step_id);
-        total += row.value;
-    }
-    std::vector<GpuCounterStats> out;
-    for (const auto& [key, sum] : sums)
-        out.push_back({key.first, key.second, static_cast<std::int64_t>(sum.first.size()), sum.second});
-    return out;
-}
-
 }  // namespace draftscope

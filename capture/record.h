@@ -1,17 +1,27 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "capture/rows.h"
-#include "capture/step_phases.h"
 
 /// Records that producers (engine, CUPTI, file reader) send to the recorder thread. The producer assigns the
 /// row ids inside a run through RowIds, so every consumer (Capture, storage writer) uses the same ids.
 namespace draftscope {
+
+/// One row of v_step_phase: the time and bytes of a phase in a step, as defined in capture/queries.h.
+struct StepPhaseRow {
+    int phase_id = 0;
+    TimeNs busy_ns = 0, exposed_ns = 0;
+    std::int64_t bytes = 0;
+};
+/// Returns one row, ordered by phase id, for each phase in `spans` and one for the remainder. `spans` are all
+/// spans of the step, in any order. A step that was not sampled has no rows.
+std::vector<StepPhaseRow> step_phase_rows(const StepRow& step, std::span<const SpanRow> spans);
 
 /// Frequency ranking and text of the target's tokens. Shared, never copied.
 struct Vocab {
@@ -96,7 +106,7 @@ struct RunEnded {
 
 using Record = std::variant<RunStarted, PromptStarted, PromptProgress, PromptEnded, StepRecord, LiveRound,
                             SpansRecorded, HeadEvaluated, RunEnded, LossRow, CounterRow, NoteRow,
-                            std::vector<NvtxRangeRow>, std::vector<GpuOpRow>, std::vector<GpuCounterRow>>;
+                            std::vector<NvtxRangeRow>, std::vector<GpuOpRow>>;
 
 /// Receives records and takes ownership of them. Thread-safe. It must not block longer than a short critical
 /// section unless the implementation documents back-pressure.

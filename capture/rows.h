@@ -180,15 +180,6 @@ struct GpuOpRow {
     int registers = 0;  ///< per thread; 0 = unknown, or not a kernel
 };
 
-/// Value of a GPU hardware counter over a phase of a step (tier T3).
-struct GpuCounterRow {
-    RowId run_id = 0;
-    RowId step_id = 0;
-    int phase_id = 0;
-    std::string name;  ///< CUPTI's metric, e.g. "dram__bytes_read.sum"
-    double value = 0;  ///< summed over the phase's spans in the step
-};
-
 struct NvtxRangeRow {
     RowId run_id = 0;
     std::string domain;

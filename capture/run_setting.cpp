@@ -29,6 +29,14 @@ json find_gpu(const json& machine) {
     return nullptr;
 }
 
+/// Returns a positive number of the run's machine; absent if it is missing or null.
+std::optional<double> machine_rate(const RunRow& run, const char* key) {
+    const json machine = parsed(run.machine_json);
+    const auto found = machine.find(key);
+    if (found == machine.end() || !found->is_number() || found->get<double>() <= 0) return std::nullopt;
+    return found->get<double>();
+}
+
 class FieldList {
   public:
     explicit FieldList(const RunRow& run) : config_(parsed(run.config_json)) {
@@ -150,6 +158,14 @@ std::int64_t planned_prompts(const RunRow& run) {
     const json config = parsed(run.config_json);
     const auto found = config.find(planned_prompts_key);
     return found != config.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+}
+
+std::optional<double> probed_gb_per_s(const RunRow& run) {
+    return machine_rate(run, "read_gb_per_s");
+}
+
+std::optional<double> probed_scattered_gb_per_s(const RunRow& run) {
+    return machine_rate(run, "scattered_read_gb_per_s");
 }
 
 std::string ranking_source(const RunRow& run) {

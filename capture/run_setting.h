@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +63,12 @@ inline constexpr std::string_view bench_key = "bench";
 
 /// Key in `config_json` of the recording along which the rounds of a swept setting were replayed.
 inline constexpr std::string_view replayed_recording_key = "recording";
+
+/// Returns the memory read bandwidth in GB/s that `draftscope doctor` measured with the run's thread count.
+/// Absent if it was not measured.
+std::optional<double> probed_gb_per_s(const RunRow& run);
+/// As probed_gb_per_s(), for scattered rows.
+std::optional<double> probed_scattered_gb_per_s(const RunRow& run);
 
 /// Returns what the ranking was counted on by which tokens have ranks; "" = unknown or none.
 std::string ranking_source(const RunRow& run);

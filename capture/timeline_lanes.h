@@ -92,7 +92,6 @@ struct TimelineLane {
     std::vector<TimelineRow> rows;  ///< by nesting depth
 };
 
-/// All lanes of one run.
 struct RunLanes {
     RowId run_id = 0;
     std::vector<TimelineLane> lanes;  ///< by kind, key, sub_key

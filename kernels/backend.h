@@ -13,9 +13,9 @@
 #include "base/function_ref.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "kernels/exec.h"
 #include "kernels/ops.h"
 #include "kernels/ops/random_values.h"
+#include "kernels/thread_pool.h"
 
 /// A machine with its own memory for weights and activations. Ops name their operands by addresses in that
 /// memory. They run in the order in which they are enqueued; only synchronize() waits. kernels/cuda
@@ -34,6 +34,18 @@ struct DeviceInfo {
     std::uint64_t access_window_bytes = 0;  ///< largest access-policy window
     int shared_bytes = 0;                   ///< the most shared memory that one block may use
     std::string driver, runtime;            ///< versions, "13.0"
+};
+
+/// Which sizes of operands the ops of a backend support.
+struct BackendLimits {
+    bool unlimited = false;
+    bool can_topk(int support, int k) const { return unlimited || kernels::can_topk(support, k); }
+    bool can_sample(int columns) const { return unlimited || columns <= max_sample_columns; }
+    /// `width`: candidates of a row, or nodes of a tree's level.
+    bool can_grow(int width) const { return unlimited || width <= max_topk; }
+    bool can_rerank(int candidates, int nodes) const {
+        return unlimited || kernels::can_rerank(candidates, nodes);
+    }
 };
 
 /// Counters of a device's use, as `doctor` and `run` report them.
@@ -66,7 +78,7 @@ class DeviceMemory {
   private:
     std::atomic<std::size_t> refused_bytes_ = 0;
 };
-/// The host's memory, as of Exec::backend() on the CPU. It outlives every Exec.
+/// The memory of the CPU backend. It outlives every backend.
 DeviceMemory& host_memory();
 
 // Members of Device for each op.
@@ -84,23 +96,26 @@ DeviceMemory& host_memory();
         enqueue(std::span(&op, 1));                    \
     }
 
-/// A stream of ops on a device, with the memory allocated through it.
+/// Memory, ops, and the threads that run ops (CPU) or the stream that they are enqueued to (GPU).
 class Backend : public DeviceMemory {
   public:
-    Backend();
+    explicit Backend(std::unique_ptr<ThreadPool> pool);
     ~Backend() override;
     virtual const DeviceInfo& info() const = 0;
     /// Returns whether this is the CPU. Its memory is the host's, ops run at once, and graphs are not kept.
     virtual bool is_host() const { return false; }
     std::size_t activation_bytes() const { return is_host() ? sizeof(float) : sizeof(half_t); }
+    /// Returns memory of activation_bytes() each as activations.
+    Activations as_activations(void* data) const {
+        return is_host() ? Activations(static_cast<float*>(data)) : Activations(static_cast<half_t*>(data));
+    }
     /// Returns the address `count` activations after `first`.
-    half_t* advance(half_t* first, std::ptrdiff_t count) const {
-        return reinterpret_cast<half_t*>(reinterpret_cast<std::byte*>(first) +
-                                         count * static_cast<std::ptrdiff_t>(activation_bytes()));
+    Activations at(Activations first, std::ptrdiff_t count) const {
+        return is_host() ? Activations(first.floats + count) : Activations(first.halves + count);
     }
-    const half_t* advance(const half_t* first, std::ptrdiff_t count) const {
-        return advance(const_cast<half_t*>(first), count);
-    }
+    /// Threads of the host; those of the CPU's ops. Only calls that replace them may keep the address.
+    ThreadPool& pool() const { return *pool_; }
+    void set_pool(std::unique_ptr<ThreadPool> pool) { pool_ = std::move(pool); }
     /// Hold it while enqueuing ops that belong together (the engine's thread or a side stream's). A thread
     /// may hold it several times.
     std::recursive_mutex& submit_mutex() { return submit_mutex_; }
@@ -157,11 +172,15 @@ class Backend : public DeviceMemory {
     /// or slower. The caller records them as two phases.
     virtual bool splits_matmul_topk(int /*n*/, int /*k*/) const { return false; }
     /// Verifies trees by rejection sampling. Lists their drafts, samples every node and follows the accepted
-    /// drafts. op.weights has memory for `max_nodes` nodes. The CPU samples the paths' nodes only and needs
-    /// no weights.
+    /// drafts. op.weights has rejection_weights(max_nodes, vocab) values.
     virtual void sample_and_follow(const RejectionSampleOp& op, int max_nodes,
                                    std::span<const ListChildrenOp> lists,
                                    std::span<const FollowAcceptedOp> paths);
+    /// Returns the scratch values that sampling `nodes` nodes at once needs. The CPU samples the nodes of
+    /// paths only and needs none.
+    virtual std::size_t rejection_weights(int nodes, int vocab) const {
+        return static_cast<std::size_t>(nodes) * static_cast<std::size_t>(vocab);
+    }
     /// Verifies trees by typical acceptance, with the entropies of `entropy`. The CPU computes only those
     /// that it needs, and does not store them.
     virtual void accept_typical_trees(const EntropyOp& entropy, std::span<const AcceptTypicalOp> trees);
@@ -183,6 +202,13 @@ class Backend : public DeviceMemory {
     virtual void graph(std::uint64_t key, FunctionRef<void()> work) = 0;
     /// Returns an unused key for graph().
     virtual std::uint64_t new_graph_key() = 0;
+    /// Returns whether graph() keeps graphs.
+    virtual bool keeps_graphs() const { return true; }
+    /// Returns a count that an op leaves in memory, if the backend has computed it; else its upper bound.
+    /// Later ops then process missing items.
+    virtual int known_count(const std::int32_t* /*count*/, int bound) const { return bound; }
+    /// Returns the limits of operands' sizes.
+    virtual BackendLimits limits() const { return {}; }
     /// Fills rows of a matrix with generated values, and their padding with zeros. Returns false if the
     /// device cannot: the host generates and uploads them then.
     virtual bool fill_random(half_t* /*first_row*/, int /*rows*/, int /*k*/, const RandomValues& /*values*/) {
@@ -198,13 +224,15 @@ class Backend : public DeviceMemory {
     /// Measures device time; null if the device cannot.
     virtual DeviceTimer* timer() = 0;
 
+    /// Returns the first error that is known without a wait, or a pending out-of-memory error.
+    Status status() const;
+
   protected:
     /// Destructors of implementations call this to free the workspace's memory.
     void drop_workspace();
-    /// Returns the first error, or a pending out-of-memory error.
-    Status failure() const;
 
   private:
+    std::unique_ptr<ThreadPool> pool_;
     std::recursive_mutex submit_mutex_;
     Float16Kind dtype_ = Float16Kind::bf16;
     std::string error_, out_of_memory_;
@@ -236,11 +264,25 @@ class DeviceBuffer {
     std::size_t bytes_ = 0;
 };
 
-/// Creates the device of a CPU, whose ops run on the pool of `exec`. See Exec::backend().
-std::unique_ptr<Backend> make_cpu_backend(Exec& exec);
+/// Memory for activations of a backend.
+class ActivationBuffer : public DeviceBuffer {
+  public:
+    /// Makes room for `count` activations. Returns false if out of memory.
+    bool reserve(Backend& backend, std::size_t count) {
+        is_float_ = backend.is_host();
+        return DeviceBuffer::reserve(backend, count * (is_float_ ? sizeof(float) : sizeof(half_t)));
+    }
+    operator Activations() const { return is_float_ ? Activations(as<float>()) : Activations(as<half_t>()); }
 
-/// Creates a CPU thread pool with `device`, which it owns. Matrices are kept on the device in bf16.
-std::unique_ptr<Exec> make_device_exec(int threads, std::unique_ptr<Backend> backend);
+  private:
+    bool is_float_ = false;
+};
+
+/// Creates the CPU, whose ops run on the threads of `pool`.
+std::unique_ptr<Backend> make_cpu_backend(std::unique_ptr<ThreadPool> pool);
+inline std::unique_ptr<Backend> make_cpu_backend(int threads, Isa isa = best_isa(), bool pin = false) {
+    return make_cpu_backend(make_thread_pool(threads, isa, pin));
+}
 
 /// The CUDA device that was found. Probing works without a GPU or its driver.
 struct DeviceProbe {
@@ -251,6 +293,7 @@ struct DeviceProbe {
 DeviceProbe probe_cuda();
 struct CudaOptions {
     int ordinal = 0;
+    int threads = 1;  ///< of the host
     bool graphs = true;
     bool cache_windows = false;  ///< set_l2_persisting() sets L2 access-policy windows
     /// Allocates buffers from large blocks. If false, each buffer is a driver allocation, so that the

@@ -16,9 +16,7 @@ struct DeviceBenchOptions {
     int trimmed = 32768;            ///< rows of a static head
     /// Rows of the gathered heads and of SpecVocab's shortlists, each at most `vocab`; not empty.
     std::vector<int> gather = {2048, 3072};
-    int buckets = 132;    ///< buckets of the bucketed router selection
-    int per_bucket = 16;  ///< candidates kept in each bucket
-    int k = 10;           ///< top tokens per row
+    int k = 10;  ///< top tokens per row
     std::vector<int> rows = {1, 10};
     /// Rows of a feed-forward product [4 d, d], measured with our kernels and with cuBLASLt. The result says
     /// from which number of rows on --numerics fast pays off.

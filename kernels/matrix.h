@@ -34,18 +34,21 @@ struct Packing {
 using RowSource = FunctionRef<void(int row, float* out)>;
 
 /// A weight matrix W of shape [N, K], N outputs and K inputs, in the tile order of its ops. In int8, scales
-/// are symmetric, one per row and 128 columns; activations are quantised to two bytes. If packed by an Exec
-/// with a device, the matrix is on the device, in bf16 and row-major, and its ops run there.
+/// are symmetric, one per row and 128 columns; activations are quantised to two bytes. A device keeps
+/// it in its memory, in its 16-bit format and row-major, and its ops run there.
 class Matrix {
   public:
     Matrix() = default;
     Matrix(Matrix&&) noexcept = default;
     Matrix& operator=(Matrix&&) noexcept = default;
 
-    static Matrix pack(Exec& exec, Precision precision, int n, int k, RowSource source);
+    /// Packs a matrix for ops of `backend`.
+    static Matrix pack(Backend& backend, Precision precision, int n, int k, RowSource source);
+    /// Packs a matrix for the CPU's ops.
+    static Matrix pack(ThreadPool& pool, Precision precision, int n, int k, RowSource source);
     /// Returns the rows `ids`, in that order, as a separate matrix with bit-identical rows. A static draft
     /// vocabulary's logits therefore equal those of the full head.
-    Matrix gather_rows(Exec& exec, std::span<const TokenId> ids) const;
+    Matrix gather_rows(ThreadPool& pool, std::span<const TokenId> ids) const;
 
     int n() const { return n_; }
     int k() const { return k_; }

@@ -9,8 +9,8 @@
 #include "kernels/ops/tree.h"
 
 /// The list of all device ops. Ops are plain structs whose operands are addresses in device memory; device
-/// code may include this file. Every op keeps the contract of kernels/exec.h: a row's result depends only on
-/// that row's inputs.
+/// code may include this file. Every op keeps the contract of kernels/thread_pool.h: a row's result depends
+/// only on that row's inputs.
 ///
 /// The list generates Backend::enqueue(op) and Backend::name(op), the declaration of cuda::launch(op), and
 /// the overrides in CudaBackend and TwinDevice. A new op is a struct in kernels/ops and a line
@@ -37,7 +37,6 @@
     SINGLE(matmul_topk, MatmulTopKOp)                              \
     SINGLE(topk_set, TopKSetOp)                                    \
     SINGLE(matmul_topk_set, MatmulTopKSetOp)                       \
-    SINGLE(bucket_top_m, BucketTopMOp)                             \
     /* sampling.h */                                               \
     SINGLE(mask_top_k_top_p, TopKTopPMaskOp)                       \
     SINGLE(sample, SampleOp)                                       \

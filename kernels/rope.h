@@ -3,9 +3,6 @@
 #include <span>
 #include <vector>
 
-#include "base/spans.h"
-#include "kernels/exec.h"
-
 namespace draftscope::kernels {
 
 /// cos and sin of the first positions, each [rows(), head_dim / 2].
@@ -26,9 +23,5 @@ struct RopeTable {
 /// (llama-3 scaling).
 RopeTable make_rope_table(int head_dim, float theta, int positions, std::span<const float> divisors = {},
                           float scale = 1);
-
-/// Applies RoPE to every head of each row, in place. Pairs are half-split: (x[j], x[j + head_dim/2]). Row r
-/// is at positions[r]; x is [M, heads * head_dim].
-void rope(Exec& exec, Rows<float> x, int heads, const RopeTable& table, std::span<const int> positions);
 
 }  // namespace draftscope::kernels

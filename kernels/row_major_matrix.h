@@ -17,7 +17,7 @@ namespace draftscope::kernels {
 class RowMajorMatrix {
   public:
     RowMajorMatrix() = default;
-    static RowMajorMatrix make(Exec& exec, const Matrix& matrix);
+    static RowMajorMatrix make(ThreadPool& pool, const Matrix& matrix);
 
     int n() const { return n_; }
     int k() const { return k_; }
@@ -32,7 +32,7 @@ class RowMajorMatrix {
     }
     std::size_t row_bytes() const { return row_bytes_; }  ///< bytes that reading one row moves
     /// Row `row` in host memory, in the layout of kernels/cpu/matmul/row_layout.h.
-    const std::byte* row(int row) const { return data_.get() + row_offset(row, row_bytes_); }
+    const std::byte* row(int row) const { return data_.get() + numel(row, row_bytes_); }
 
   private:
     struct Free {
@@ -50,8 +50,8 @@ class RowMajorMatrix {
 /// y[M, ids] = x[M, K] * W[ids, K]^T for scattered rows of the store, in the order of `ids`. Each row is read
 /// once for all M rows of x and is packed only in cache. Bit-identical to those outputs of matmul() over the
 /// whole matrix (indexed product of SpecVocab, arXiv 2602.13836, section 3).
-void matmul_rows(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids, Rows<const float> x,
-                 Rows<float> y);
+void matmul_rows(ThreadPool& pool, const RowMajorMatrix& store, std::span<const TokenId> ids,
+                 Rows<const float> x, Rows<float> y);
 
 /// The device's index set of gathered rows. Only differences are uploaded.
 struct DeviceIndexSet {
@@ -67,10 +67,10 @@ class GatheredMatrix {
     /// Makes room for `rows` rows of `store`. Otherwise fill() does so, with some to spare.
     void reserve(const RowMajorMatrix& store, int rows);
     /// Copies the rows `ids` of `store`, in that order, with the same bits as in the whole matrix.
-    void fill(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids);
+    void fill(ThreadPool& pool, const RowMajorMatrix& store, std::span<const TokenId> ids);
     /// fill() on the device's side stream, concurrently with other work. Ops that read the old rows must be
     /// enqueued before this call; call Backend::join_side_stream() before reading the new ones.
-    void fill_async(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids);
+    void fill_async(ThreadPool& pool, const RowMajorMatrix& store, std::span<const TokenId> ids);
     const Matrix& matrix() const { return matrix_; }
     int n() const { return matrix_.n(); }
 

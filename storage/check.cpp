@@ -116,11 +116,11 @@ Status check_finished(const std::string& path, const Database& db, std::vector<C
     finished = false;
     if (db.integer("SELECT count(*) FROM run WHERE ended IS NULL").value_or(0) > 0) return {};
     std::string missing;
-    for (const std::string& name : storage::index_names()) {
+    for (const storage::Index& index : storage::indexes) {
         const auto found = db.integer("SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = " +
-                                      storage::sql_quoted(name, '\''));
+                                      storage::sql_quoted(index.name, '\''));
         if (!found) return storage::file_error(path, db, "reading the schema");
-        if (*found == 0) missing += (missing.empty() ? "" : ", ") + name;
+        if (*found == 0) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", index.name);
     }
     finished = missing.empty();
     if (!missing.empty())
@@ -164,12 +164,8 @@ Result<CheckReport> check_capture(const std::string& path) {
     report.schema_version = static_cast<int>(db.integer("PRAGMA user_version").value_or(0));
     DS_TRY(check_integrity(path, db, report.findings));
     const bool damaged = !report.findings.empty();
-    for (const std::string_view table : storage::table_names) {
-        const auto rows = db.integer(fmt::format("SELECT count(*) FROM {}", table));
-        report.row_counts.emplace_back(table, rows.value_or(0));
-    }
-    for (const std::string_view table : storage::later_tables)
-        if (storage::has_table(db, table))
+    for (const auto& [table, since] : storage::table_names())
+        if (since == 1 || storage::has_table(db, table))
             report.row_counts.emplace_back(
                 table, db.integer(fmt::format("SELECT count(*) FROM {}", table)).value_or(0));
     // On a damaged file the rules would only repeat the damage.
@@ -204,7 +200,7 @@ Status repair_capture(const std::string& path) {
     DS_ASSIGN(const Database db, storage::open_capture_for_repair(path));
     DS_TRY(storage::migrate(db, path, storage::migrations(), capture_schema_version));
     if (db.exec("BEGIN IMMEDIATE") != SQLITE_OK) return storage::file_error(path, db, "starting the repair");
-    const std::string script = std::string(recover_sql) + storage::index_sql;
+    const std::string script = recover_sql + storage::index_sql();
     std::vector<RowId> wrong;
     const bool done = db.exec(script) == SQLITE_OK && storage::wrong_step_phases(db, 1, wrong) == SQLITE_OK &&
                       (wrong.empty() || (db.exec("DELETE FROM step_phase") == SQLITE_OK &&

@@ -4,9 +4,9 @@
 #include <system_error>
 
 #include "storage/capture_file.h"
-#include "storage/export/export.h"
 #include "storage/record_ids.h"
 #include "storage/run_records.h"
+#include "storage/schema.h"
 
 namespace draftscope {
 

@@ -44,6 +44,15 @@ int fill_settings(const Database& db) {
     return SQLITE_OK;
 }
 
+/// Version 8 has no hardware counters. Those of an older file stay in it.
+int drop_empty_counters(const Database& db) {
+    if (!has_table(db, dropped_table)) return SQLITE_OK;
+    const std::optional<std::int64_t> rows =
+        db.integer(fmt::format("SELECT count(*) FROM {}", dropped_table));
+    if (!rows) return SQLITE_ERROR;
+    return *rows > 0 ? SQLITE_OK : db.exec(fmt::format("DROP TABLE {}", dropped_table));
+}
+
 }  // namespace
 
 const std::vector<Migration>& migrations() {
@@ -54,6 +63,7 @@ const std::vector<Migration>& migrations() {
         {4, added_sql(5)},
         {5, added_sql(6)},
         {6, added_sql(7)},
+        {7, "", drop_empty_counters},
     };
     return steps;
 }

@@ -158,4 +158,30 @@ Result<Database> create_capture(const std::string& path, Notes& notes) {
     return failed("{}: can't be written: {}; free space or choose another folder", path, message);
 }
 
+Status check_new_file(const std::string& out) {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    if (out.empty()) return bad_input("no output file given; name one");
+    const fs::file_status status = fs::status(out, error);
+    if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))
+        return bad_input("{}: not a regular file; name a new file, or --out - for stdout", out);
+    if (fs::exists(status)) return bad_input("{}: the file exists; choose another name", out);
+    const fs::path folder = fs::path(out).has_parent_path() ? fs::path(out).parent_path() : fs::path(".");
+    if (!fs::is_directory(folder, error))
+        return bad_input("{}: the folder {} does not exist; create it or choose another one", out,
+                         folder.string());
+    return {};
+}
+
+std::string partial_name(const std::string& out) {
+    return out + ".partial";
+}
+
+Status publish(const std::string& partial, const std::string& out) {
+    std::error_code error;
+    std::filesystem::rename(partial, out, error);
+    if (error) return failed("{}: can't be renamed to {}: {}", partial, out, error.message());
+    return {};
+}
+
 }  // namespace draftscope::storage

@@ -67,7 +67,8 @@ Status identify(const std::string& path, const Database& db) {
         return bad_input("{}: schema version {}, but versions start at 1; the file is damaged or incomplete",
                          path, version);
     Statement find = db.prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?");
-    for (const std::string_view table : table_names) {
+    for (const auto& [table, since] : table_names()) {
+        if (since > 1) continue;
         if (!find) return file_error(path, db, "reading the schema");
         find.bind(1, table);
         if (find.step() != SQLITE_ROW) return file_error(path, db, "reading the schema");

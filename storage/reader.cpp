@@ -3,12 +3,11 @@
 #include <set>
 #include <utility>
 
-#include "base/saturating_time.h"
+#include "base/units.h"
 #include "storage/capture_file.h"
 #include "storage/on_disk_rows.h"
 #include "storage/row_reader.h"
 #include "storage/schema.h"
-#include "storage/span_outlines.h"
 
 namespace draftscope {
 
@@ -49,6 +48,7 @@ struct ReadState {
     }
     std::map<RowId, std::shared_ptr<const Vocab>> vocabs;
     std::set<RowId> ended;                       ///< runs whose end was replayed
+    std::set<RowId> noted;                       ///< runs with rows that this version does not read
     std::map<RowId, PromptProgress> unfinished;  ///< prompts whose rows will change
     bool live = false;
 };
@@ -145,6 +145,8 @@ class Replay {
     void late_evals(RowId before_round);
     Status all_read() const;
     Status side_tables();
+    /// Pushes a note for each run whose hardware counters are not read.
+    Status note_dropped_tables();
     template <typename Row>
     Status push_each();
     template <typename Row>
@@ -357,11 +359,23 @@ Status Replay::push_in_blocks() {
 Status Replay::side_tables() {
     DS_TRY(push_in_blocks<GpuOpRow>());
     DS_TRY(push_in_blocks<NvtxRangeRow>());
-    if (storage::has_table(db_, "gpu_counter")) DS_TRY(push_in_blocks<GpuCounterRow>());
     DS_TRY(push_each<CounterRow>());
     DS_TRY(push_each<LossRow>());
     DS_TRY(push_each<NoteRow>());
-    return {};
+    return note_dropped_tables();
+}
+
+Status Replay::note_dropped_tables() {
+    if (!storage::has_table(db_, storage::dropped_table)) return {};
+    storage::Statement runs =
+        db_.prepare(fmt::format("SELECT DISTINCT run_id FROM {}", storage::dropped_table));
+    int code = SQLITE_ERROR;
+    while (runs && (code = runs.step()) == SQLITE_ROW)
+        if (state_.noted.insert(runs.integer(0)).second)
+            sink_.push(NoteRow{runs.integer(0), 0, 0,
+                               "this version does not show hardware counters of GPUs; read table gpu_counter "
+                               "of the file with SQL, or measure with ncu"});
+    return code == SQLITE_DONE ? Status() : storage::file_error(path_, db_, "reading table gpu_counter");
 }
 
 /// Reads again the prompts that were incomplete at the last poll.

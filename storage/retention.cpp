@@ -1,15 +1,32 @@
 #include "storage/retention.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <iterator>
 
 namespace draftscope::storage {
+
+SpaceReserve::SpaceReserve(const std::string& path, std::int64_t bytes) {
+    const std::string name = path + "-reserve";
+    file_ = open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file_ < 0) return;
+    unlink(name.c_str());
+    if (posix_fallocate(file_, 0, bytes) != 0) release();
+}
+
+void SpaceReserve::release() {
+    if (file_ >= 0) close(file_);
+    file_ = -1;
+}
 
 namespace {
 
 /// Tables from which the ring deletes rows. `step` and `round` are first, because late rows refer to them.
-constexpr std::string_view ring_tables[] = {"step",    "round",      "node",       "node_top",
-                                            "token",   "span",       "gpu_op",     "head_eval",
-                                            "counter", "nvtx_range", "gpu_counter"};
+constexpr std::string_view ring_tables[] = {"step", "round",  "node",      "node_top", "token",
+                                            "span", "gpu_op", "head_eval", "counter",  "nvtx_range"};
+static_assert(std::size(ring_tables) == Retention::tables);
 constexpr int chunks_per_limit = 8;
 
 template <typename Row, typename IsGone>
@@ -29,8 +46,6 @@ std::int64_t row_weight(const Record& record) {
         n += ops->size();
     } else if (const auto* ranges = std::get_if<std::vector<NvtxRangeRow>>(&record)) {
         n += ranges->size();
-    } else if (const auto* counters = std::get_if<std::vector<GpuCounterRow>>(&record)) {
-        n += counters->size();
     } else if (const auto* spans = std::get_if<SpansRecorded>(&record)) {
         n += spans->spans.size();
     }
@@ -42,8 +57,7 @@ bool is_measurement(const Record& record) {
     return std::holds_alternative<StepRecord>(record) || std::holds_alternative<SpansRecorded>(record) ||
            std::holds_alternative<HeadEvaluated>(record) ||
            std::holds_alternative<std::vector<NvtxRangeRow>>(record) ||
-           std::holds_alternative<std::vector<GpuOpRow>>(record) ||
-           std::holds_alternative<std::vector<GpuCounterRow>>(record);
+           std::holds_alternative<std::vector<GpuOpRow>>(record);
 }
 
 bool Retention::admit(Record& record) {
@@ -55,8 +69,6 @@ bool Retention::admit(Record& record) {
         };
         if (auto* spans = std::get_if<SpansRecorded>(&record)) erase_rows(spans->spans, in_deleted_step);
         if (auto* ops = std::get_if<std::vector<GpuOpRow>>(&record)) erase_rows(*ops, in_deleted_step);
-        if (auto* counters = std::get_if<std::vector<GpuCounterRow>>(&record))
-            erase_rows(*counters, in_deleted_step);
         if (auto* evals = std::get_if<HeadEvaluated>(&record))
             erase_rows(evals->rows,
                        [&](const auto& row) { return row.round_id > 0 && row.round_id <= deleted_round_; });
@@ -126,9 +138,7 @@ int Retention::drop_oldest() {
             return code;
         // Device work may arrive after the chunk of its step was closed.
         const bool by_round = ring_tables[t] == "head_eval";
-        if (!by_round && ring_tables[t] != "span" && ring_tables[t] != "gpu_op" &&
-            ring_tables[t] != "gpu_counter")
-            continue;
+        if (!by_round && ring_tables[t] != "span" && ring_tables[t] != "gpu_op") continue;
         if (const int code = remove(
                 fmt::format("DELETE FROM {} WHERE rowid > {} AND rowid <= {} AND {} <= {}", ring_tables[t],
                             oldest[t], chunks_.front()[t], by_round ? "round_id" : "step_id",

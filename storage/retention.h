@@ -3,12 +3,28 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <string>
 
 #include "capture/record.h"
 #include "storage/capture_file.h"
 #include "storage/sql.h"
 
 namespace draftscope::storage {
+
+/// Reserves disk space for the last rows of a recording, in an unnamed file. A full disk thus leaves space
+/// for them, and a killed program leaves no file.
+class SpaceReserve {
+  public:
+    /// Reserves `bytes` on the disk of `path`, or nothing if that fails.
+    SpaceReserve(const std::string& path, std::int64_t bytes);
+    ~SpaceReserve() { release(); }
+    SpaceReserve(const SpaceReserve&) = delete;
+    SpaceReserve& operator=(const SpaceReserve&) = delete;
+    void release();
+
+  private:
+    int file_ = -1;
+};
 
 /// Returns the number of rows that a record becomes.
 std::int64_t row_weight(const Record& record);
@@ -32,8 +48,9 @@ class Retention {
     int after_commit();
     std::int64_t dropped_rows() const { return dropped_; }
 
+    static constexpr std::size_t tables = 10;  ///< from which the ring deletes
+
   private:
-    static constexpr std::size_t tables = 11;
     /// Highest rowid of each table at the end of a chunk.
     using ChunkEnds = std::array<std::int64_t, tables>;
 

@@ -76,10 +76,6 @@ struct RowWriter::Visitor {
         for (const GpuOpRow& row : rows)
             if (out.has(out.find_step_, row.step_id)) out.insert(row);
     }
-    void operator()(const std::vector<GpuCounterRow>& rows) {
-        for (const GpuCounterRow& row : rows)
-            if (row.step_id != 0 && out.has(out.find_step_, row.step_id)) out.insert(row);
-    }
 };
 
 void RowWriter::write(const Record& record) {

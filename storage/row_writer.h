@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include "capture/record.h"
-#include "storage/batch_insert.h"
 #include "storage/sql.h"
 #include "storage/step_phase.h"
+#include "storage/table_sql.h"
 
 namespace draftscope::storage {
 
@@ -100,8 +100,8 @@ class RowWriter {
     void round(const RoundRecord& record);
 
     const Database& db_;
-    Inserts<RunRow, PromptRow, StepRow, RoundRow, TokenRow, GpuOpRow, GpuCounterRow, NvtxRangeRow,
-            HeadEvalRow, CounterRow, LossRow, ClockAnchorRow, VocabRow, NoteRow>
+    Inserts<RunRow, PromptRow, StepRow, RoundRow, TokenRow, GpuOpRow, NvtxRangeRow, HeadEvalRow, CounterRow,
+            LossRow, ClockAnchorRow, VocabRow, NoteRow>
         inserts_;
     Statement run_end_, progress_, find_step_, find_round_;
     BatchInsert<NodeRow> nodes_;

@@ -19,8 +19,8 @@ struct RunRecords {
     RunEnd ended = RunEnd::live;
     TimeNs end_ns = 0;          ///< since the run's start
     std::vector<Record> steps;  ///< prompts, their first tokens, steps, late spans and late head evaluations
-    std::tuple<std::vector<GpuOpRow>, std::vector<GpuCounterRow>, std::vector<NvtxRangeRow>,
-               std::vector<CounterRow>, std::vector<LossRow>, std::vector<NoteRow>>
+    std::tuple<std::vector<GpuOpRow>, std::vector<NvtxRangeRow>, std::vector<CounterRow>,
+               std::vector<LossRow>, std::vector<NoteRow>>
         rows;  ///< of all other tables
 
     /// Returns its prompts, as far as they were decoded, in the order in which they began.

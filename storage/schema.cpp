@@ -7,22 +7,22 @@
 
 namespace draftscope::storage {
 
-const char* const index_sql = R"sql(
-CREATE INDEX IF NOT EXISTS i_prompt_run ON prompt(run_id);
-CREATE INDEX IF NOT EXISTS i_step_run ON step(run_id, ordinal);
-CREATE INDEX IF NOT EXISTS i_round_step ON round(step_id);
-CREATE INDEX IF NOT EXISTS i_round_prompt ON round(prompt_id, ordinal);
-CREATE INDEX IF NOT EXISTS i_node_round ON node(round_id, node);
-CREATE INDEX IF NOT EXISTS i_node_top_round ON node_top(round_id, node);
-CREATE INDEX IF NOT EXISTS i_token_prompt ON token(prompt_id, position);
-CREATE INDEX IF NOT EXISTS i_token_round ON token(round_id);
-CREATE INDEX IF NOT EXISTS i_span_step ON span(step_id);
-CREATE INDEX IF NOT EXISTS i_gpu_op_step ON gpu_op(step_id);
-CREATE INDEX IF NOT EXISTS i_nvtx_range_run ON nvtx_range(run_id, start_ns);
-CREATE INDEX IF NOT EXISTS i_head_eval_run ON head_eval(run_id);
-CREATE INDEX IF NOT EXISTS i_head_eval_round ON head_eval(round_id);
-CREATE INDEX IF NOT EXISTS i_counter_run ON counter(run_id, name, time_ns);
-)sql";
+const std::vector<TableName>& table_names() {
+    static const std::vector<TableName> names = [] {
+        std::vector<TableName> out = {{"meta"}, {"phase"}};
+        for (const TableText* table : all_tables()) out.push_back({table->name, table->since});
+        out.push_back({dropped_table, 3});
+        return out;
+    }();
+    return names;
+}
+
+std::string index_sql() {
+    std::string out;
+    for (const Index& index : indexes)
+        out += fmt::format("CREATE INDEX IF NOT EXISTS {} ON {};", index.name, index.on);
+    return out;
+}
 
 // Captures of older versions have only the rule's name.
 const char* const losslessness_sql =
@@ -30,17 +30,6 @@ const char* const losslessness_sql =
     "WHEN 'exact' THEN 'exact' WHEN 'distribution' THEN 'in distribution' WHEN 'lossy' THEN 'LOSSY' ELSE "
     "CASE WHEN acceptance <> 'real' THEN 'LOSSY' WHEN temperature <= 0 OR verify = 'match' THEN 'exact' "
     "WHEN verify = 'pq' THEN 'in distribution' ELSE 'LOSSY' END END";
-
-std::vector<std::string> index_names() {
-    constexpr std::string_view before = "IF NOT EXISTS ";
-    const std::string_view sql = index_sql;
-    std::vector<std::string> names;
-    for (std::size_t at = sql.find(before); at != std::string_view::npos; at = sql.find(before, at)) {
-        at += before.size();
-        names.emplace_back(sql.substr(at, sql.find(' ', at) - at));
-    }
-    return names;
-}
 
 bool has_table(const Database& db, std::string_view name) {
     return db.integer("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = " +

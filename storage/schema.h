@@ -11,31 +11,50 @@
 
 namespace draftscope::storage {
 
-/// The tables of the capture file in the order of docs/FORMATS.md; parents before children.
-inline constexpr std::array<std::string_view, 18> table_names = {
-    "meta", "run",    "vocab", "phase",      "prompt",    "step",    "round", "node",         "node_top",
-    "span", "gpu_op", "token", "nvtx_range", "head_eval", "counter", "loss",  "clock_anchor", "note"};
+/// A table that a capture may have, and the schema version that added it. Later files need not have it.
+struct TableName {
+    std::string_view name;
+    int since = 1;
+};
+/// Returns the tables of captures in the order of the file, then the one that version 8 dropped.
+const std::vector<TableName>& table_names();
+/// Hardware counters of versions 3 to 7, which stay in the file for SQL.
+inline constexpr std::string_view dropped_table = "gpu_counter";
 /// The views, each after the views it uses.
-inline constexpr std::array<std::string_view, 12> view_names = {
-    "v_span",   "v_step_phase_by_span", "v_step_phase", "v_phase",       "v_round",       "v_head",
-    "v_prompt", "v_category",           "v_coverage",   "v_draft_share", "v_gpu_counter", "v_speedup"};
+inline constexpr std::array<std::string_view, 11> view_names = {
+    "v_span",   "v_step_phase_by_span", "v_step_phase", "v_phase",       "v_round",  "v_head",
+    "v_prompt", "v_category",           "v_coverage",   "v_draft_share", "v_speedup"};
 
-/// Tables that files of earlier versions may lack. Readers must work without them.
-inline constexpr std::array<std::string_view, 3> later_tables = {"step_phase", "gpu_counter", "sweep"};
-/// Returns whether the database has the table.
 bool has_table(const Database& db, std::string_view name);
 /// Returns whether the table has the column. Version 3 added columns to gpu_op.
 bool has_column(const Database& db, std::string_view table, std::string_view column);
 
 /// CREATE VIEW statements, in views.cpp.
 extern const char* const view_sql;
-/// CREATE INDEX IF NOT EXISTS statements. They run at the end of a run, since indexes halve the insert rate.
-extern const char* const index_sql;
+/// An index and the columns that it covers.
+struct Index {
+    std::string_view name, on;
+};
+inline constexpr std::array<Index, 14> indexes = {{{"i_prompt_run", "prompt(run_id)"},
+                                                   {"i_step_run", "step(run_id, ordinal)"},
+                                                   {"i_round_step", "round(step_id)"},
+                                                   {"i_round_prompt", "round(prompt_id, ordinal)"},
+                                                   {"i_node_round", "node(round_id, node)"},
+                                                   {"i_node_top_round", "node_top(round_id, node)"},
+                                                   {"i_token_prompt", "token(prompt_id, position)"},
+                                                   {"i_token_round", "token(round_id)"},
+                                                   {"i_span_step", "span(step_id)"},
+                                                   {"i_gpu_op_step", "gpu_op(step_id)"},
+                                                   {"i_nvtx_range_run", "nvtx_range(run_id, start_ns)"},
+                                                   {"i_head_eval_run", "head_eval(run_id)"},
+                                                   {"i_head_eval_round", "head_eval(round_id)"},
+                                                   {"i_counter_run", "counter(run_id, name, time_ns)"}}};
+/// Returns the SQL that creates the missing indexes. It runs at the end of a run, since indexes halve the
+/// insert rate.
+std::string index_sql();
 /// SQL expression over table run with the result of losslessness(), as exports spell it: `exact`, `in
 /// distribution` or `LOSSY`.
 extern const char* const losslessness_sql;
-/// Returns the index names in `index_sql`.
-std::vector<std::string> index_names();
 
 /// Initialises an empty database: identity, tables, phase rows, views, meta. Returns SQLITE_OK or the error
 /// code.
@@ -63,6 +82,10 @@ bool has_locks(const std::string& path);
 /// Makes `path` free for a new capture. The path must not exist, unless `overwrite` is set and it is a
 /// capture that no process has open.
 Status prepare_new_capture(const std::string& path, bool overwrite);
+/// Exports are written under a temporary name and renamed when complete. `out` must not exist.
+Status check_new_file(const std::string& out);
+std::string partial_name(const std::string& out);
+Status publish(const std::string& partial, const std::string& out);
 /// Creates an empty capture in the best way that its file system allows, and notes what others miss by it.
 /// The caller holds the folder's lock.
 Result<Database> create_capture(const std::string& path, Notes& notes);

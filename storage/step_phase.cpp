@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "capture/step_phases.h"
+#include "capture/record.h"
 
 namespace draftscope::storage {
 

@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "capture/record.h"
-#include "capture/step_phases.h"
-#include "storage/batch_insert.h"
+#include "storage/table_sql.h"
 
 namespace draftscope::storage {
 

@@ -29,7 +29,7 @@ Result<storage::Database> open_for_sweep(const std::string& path) {
     storage::Database db =
         storage::open_database(path, SQLITE_OPEN_READWRITE | (exists ? 0 : SQLITE_OPEN_CREATE), &message);
     if (!db) return failed("{}: can't be opened for writing: {}", path, message);
-    if (!exists && (storage::create_schema(db) != SQLITE_OK || db.exec(storage::index_sql) != SQLITE_OK))
+    if (!exists && (storage::create_schema(db) != SQLITE_OK || db.exec(storage::index_sql()) != SQLITE_OK))
         return storage::file_error(path, db, "creating the capture");
     return db;
 }

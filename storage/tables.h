@@ -145,15 +145,6 @@ struct Table<GpuOpRow> : TableOf<GpuOpRow> {
 };
 
 template <>
-struct Table<GpuCounterRow> : TableOf<GpuCounterRow> {
-    static constexpr std::string_view name = "gpu_counter";
-    static constexpr int since = 3;
-    static constexpr auto columns =
-        std::tuple(ref("run_id", &R::run_id, "run"), ref("step_id", &R::step_id, "step"),
-                   phase_ref(&R::phase_id), col("name", &R::name), col("value", &R::value));
-};
-
-template <>
 struct Table<NvtxRangeRow> : TableOf<NvtxRangeRow> {
     static constexpr std::string_view name = "nvtx_range";
     static constexpr auto columns =
@@ -236,8 +227,8 @@ void for_each_table(Visit&& visit) {
     };
     visit_each(
         static_cast<std::tuple<RunRow, PromptRow, StepRow, RoundRow, NodeRow, NodeTopRow, TokenRow, SpanRow,
-                               StoredStepPhase, GpuOpRow, GpuCounterRow, NvtxRangeRow, HeadEvalRow,
-                               CounterRow, LossRow, ClockAnchorRow, VocabRow, NoteRow, SweptRow>*>(nullptr));
+                               StoredStepPhase, GpuOpRow, NvtxRangeRow, HeadEvalRow, CounterRow, LossRow,
+                               ClockAnchorRow, VocabRow, NoteRow, SweptRow>*>(nullptr));
 }
 
 }  // namespace draftscope::storage

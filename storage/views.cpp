@@ -268,18 +268,6 @@ SELECT run_id, suite, category, step_ns, backbone_ns, head_ns, verify_ns,
   (backbone_ns + head_ns) / step_ns AS draft_share, head_ns / (backbone_ns + head_ns) AS head_share_of_draft
 FROM share;
 
-CREATE VIEW v_gpu_counter AS
-SELECT g.run_id, p.name AS phase, g.name, count(DISTINCT g.step_id) AS n, sum(g.value) AS total,
-  sum(g.value) / count(DISTINCT g.step_id) AS per_step,
-  CASE WHEN g.name GLOB 'dram__bytes_*' THEN
-    (SELECT sum(s.bytes) FROM step_phase s WHERE s.phase_id = g.phase_id AND s.step_id IN
-      (SELECT c.step_id FROM gpu_counter c JOIN step x ON x.id = c.step_id WHERE c.run_id = g.run_id
-        AND c.phase_id = g.phase_id AND c.name = g.name AND x.excluded IS NULL))
-  END AS needed_bytes
-FROM gpu_counter g JOIN phase p ON p.id = g.phase_id JOIN step t ON t.id = g.step_id
-WHERE t.excluded IS NULL
-GROUP BY g.run_id, g.phase_id, g.name ORDER BY g.run_id, p.sort, g.name;
-
 CREATE VIEW v_speedup AS
 WITH prompt_time AS MATERIALIZED (
   SELECT run_id, prompt_id, sum(committed) AS committed, sum(ns) AS ns

@@ -12,11 +12,9 @@
 #include <thread>
 
 #include "storage/capture_file.h"
-#include "storage/export/export.h"
 #include "storage/retention.h"
 #include "storage/row_writer.h"
 #include "storage/schema.h"
-#include "storage/space_reserve.h"
 
 namespace draftscope {
 
@@ -434,7 +432,7 @@ void CaptureWriter::Impl::finish() {
         db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     }
     reserve->release();
-    const bool indexed = db.exec(std::string("BEGIN IMMEDIATE;") + storage::index_sql) == SQLITE_OK;
+    const bool indexed = db.exec("BEGIN IMMEDIATE;" + storage::index_sql()) == SQLITE_OK;
     if (indexed) rows->recompute_late_steps();
     const bool whole = indexed && !rows->failed();
     rows.reset();  // open statements would prevent the change of the journal mode

@@ -8,9 +8,9 @@
 #include "app/cli/estimates.h"
 #include "app/cli/head_tables.h"
 #include "app/cli/job.h"
-#include "app/cli/latency_tables.h"
 #include "app/cli/options.h"
 #include "app/cli/shard_option.h"
+#include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/bench/bench_job.h"
 #include "app/jobs/resolve/resolve.h"
@@ -32,91 +32,61 @@ bool has_text_of_first(const BenchReport& report, std::size_t m) {
     return report.same[m] == report.compared[m];
 }
 
-json cell_json(const BenchCell& cell) {
-    const auto of_something = [](double value) { return value > 0 ? json(value) : json(nullptr); };
-    return {{"prompts", cell.prompts},
-            {"tau", of_something(cell.tau)},
-            {"tau_interval", estimate_interval_json(Estimate{cell.tau, cell.tau_interval})},
-            {"tau_unclipped", of_something(cell.tau_unclipped)},
-            {"tau_unclipped_interval",
-             estimate_interval_json(Estimate{cell.tau_unclipped, cell.tau_unclipped_interval})},
-            {"tau_sd", or_null(cell.tau_sd)},
-            {"tau_unclipped_sd", or_null(cell.tau_unclipped_sd)},
-            {"tokens_per_second", of_something(cell.tokens_per_second)},
-            {"tokens_per_second_sd", or_null(cell.tokens_per_second_sd)},
-            {"speedup", value_json(cell.speedup)},
-            {"speedup_interval", estimate_interval_json(cell.speedup)},
-            {"speedup_sd", or_null(cell.speedup_sd)},
-            {"end_to_end_tokens_per_second", of_something(cell.end_to_end_tokens_per_second)},
-            {"end_to_end_tokens_per_second_sd", or_null(cell.end_to_end_tokens_per_second_sd)},
-            {"end_to_end_speedup", value_json(cell.end_to_end_speedup)},
-            {"end_to_end_speedup_sd", or_null(cell.end_to_end_speedup_sd)},
-            {"end_to_end_speedup_interval", estimate_interval_json(cell.end_to_end_speedup)},
-            {"conversations", cell.conversations},
-            {"active_rows", of_something(cell.active_rows)},
-            {"row_tokens", of_something(cell.row_tokens)}};
-}
+constexpr auto cell_fields =
+    join(null_if_none(DS_FIELDS(BenchCell, tau, tau_unclipped, tokens_per_second,
+                                end_to_end_tokens_per_second, active_rows, row_tokens)),
+         DS_FIELDS(BenchCell, prompts, conversations, tau_interval, tau_unclipped_interval, tau_sd,
+                   tau_unclipped_sd, tokens_per_second_sd, speedup_sd, end_to_end_tokens_per_second_sd,
+                   end_to_end_speedup_sd),
+         with_intervals(DS_FIELDS(BenchCell, speedup, end_to_end_speedup)));
 
 /// Means over tasks, as the papers' averages are; the cells of a method are sums over texts.
-json macro_json(const BenchMacro& macro) {
-    return {{"tau", or_null(macro.tau)},
-            {"tau_sd", or_null(macro.tau_sd)},
-            {"tau_unclipped", value_json(macro.tau_unclipped)},
-            {"tau_unclipped_interval", estimate_interval_json(macro.tau_unclipped)},
-            {"tau_unclipped_sd", or_null(macro.tau_unclipped_sd)},
-            {"tokens_per_second", or_null(macro.tokens_per_second)},
-            {"tokens_per_second_sd", or_null(macro.tokens_per_second_sd)},
-            {"speedup", value_json(macro.speedup)},
-            {"speedup_interval", estimate_interval_json(macro.speedup)},
-            {"speedup_sd", or_null(macro.speedup_sd)},
-            {"end_to_end_tokens_per_second", or_null(macro.end_to_end_tokens_per_second)},
-            {"end_to_end_tokens_per_second_sd", or_null(macro.end_to_end_tokens_per_second_sd)},
-            {"end_to_end_speedup", value_json(macro.end_to_end_speedup)},
-            {"end_to_end_speedup_sd", or_null(macro.end_to_end_speedup_sd)},
-            {"end_to_end_speedup_interval", estimate_interval_json(macro.end_to_end_speedup)}};
-}
+constexpr auto macro_fields =
+    join(DS_FIELDS(BenchMacro, tau, tau_sd, tau_unclipped, tau_unclipped_sd, tokens_per_second,
+                   tokens_per_second_sd, speedup_sd, end_to_end_tokens_per_second,
+                   end_to_end_tokens_per_second_sd, end_to_end_speedup_sd),
+         intervals_of(DS_FIELDS(BenchMacro, tau_unclipped)),
+         with_intervals(DS_FIELDS(BenchMacro, speedup, end_to_end_speedup)));
 
 json ratio_json(const Estimate& ratio, std::optional<bool> differs) {
-    return {{"ratio", ratio.value},
+    return {{"ratio", ratio},
             {"interval", estimate_interval_json(ratio)},
-            {"differs", differs ? json(*differs) : json(nullptr)}};
+            {"differs", to_json_value<json>(differs)}};
+}
+
+json pair_json(const BenchReport& report, std::size_t a, std::size_t b, const Estimate& ratio,
+               std::optional<bool> differs) {
+    json out = ratio_json(ratio, differs);
+    out["a"] = report.methods[a].name;
+    out["b"] = report.methods[b].name;
+    return out;
 }
 
 json cells_json(const std::vector<BenchCell>& cells, const std::vector<std::string>& names, const char* key) {
-    json out = json::array();
-    for (std::size_t c = 0; c < cells.size(); ++c) {
-        out.push_back(cell_json(cells[c]));
-        out.back()[key] = names[c];
-    }
+    json out = list_of(cell_fields)(cells);
+    for (std::size_t c = 0; c < cells.size(); ++c) out[c][key] = names[c];
     return out;
 }
 
 json method_json(const BenchReport& report, std::size_t m) {
-    const BenchMethod& method = report.methods[m];
     const BenchRow& row = report.table.rows[m];
-    json out = cell_json(row.all);
-    out["method"] = method.name;
-    out["drafter"] = method.drafter;
-    out["head"] = method.head;
-    out["tree"] = or_null(method.resolved_tree);
+    json out = write_fields(cell_fields, row.all);
+    out.update(write_fields(join(field("method", &BenchMethod::name), DS_FIELDS(BenchMethod, drafter, head),
+                                 null_if_none(field("tree", &BenchMethod::resolved_tree))),
+                            report.methods[m]));
     out["same_text"] = has_text_of_first(report, m);
     out["categories"] = cells_json(row.categories, report.table.categories, "category");
     out["tasks"] = cells_json(row.tasks, report.table.tasks, "task");
-    out["mean_of_tasks"] = macro_json(row.macro);
+    out["mean_of_tasks"] = write_fields(macro_fields, row.macro);
     const auto against_best = report.table.against_best(m);
     out["against_best"] =
         against_best ? ratio_json(against_best->ratio, against_best->differs()) : json(nullptr);
     out["latency"] = latency_json(report.latency[m]);
     out["reads"] = report.reads[m].head_ns > 0 ? reads_json(report.reads[m]) : json(nullptr);
-    out["against_full"] = nullptr;
+    json& against_full = out["against_full"] = nullptr;
     if (report.samples.methods[m].full) {
-        out["against_full"] = {{"rho_tau", value_json(row.cost.rho_tau)},
-                               {"nu", value_json(row.cost.nu)},
-                               {"kappa", value_json(row.cost.kappa)},
-                               {"predicted_speedup", value_json(row.cost.predicted)},
-                               {"measured_speedup", value_json(row.cost.measured)},
-                               {"unexplained", value_json(row.cost.unexplained)},
-                               {"intervals", intervals_json(row.cost)}};
+        against_full = write_fields(cost_fields, row.cost);
+        against_full["intervals"] = intervals_json(row.cost);
     }
     return out;
 }
@@ -135,11 +105,7 @@ std::vector<std::string> machine_warnings(const BenchReport& report) {
 json drift_json(const BenchReport& report) {
     json methods = json::array(), blocks = json::array();
     for (const BenchDrift::Methods& one : report.drift.methods)
-        methods.push_back({{"a", report.methods[one.a].name},
-                           {"b", report.methods[one.b].name},
-                           {"ratio", one.control.ratio.value},
-                           {"interval", estimate_interval_json(one.control.ratio)},
-                           {"differs", one.control.differs ? json(*one.control.differs) : json(nullptr)}});
+        methods.push_back(pair_json(report, one.a, one.b, one.control.ratio, one.control.differs));
     for (const BenchDrift::Blocks& one : report.drift.blocks)
         blocks.push_back({{"method", report.methods[one.method].name}, {"low", one.low}, {"high", one.high}});
     return {{"control", "verification of equal trees"},
@@ -151,11 +117,8 @@ json drift_json(const BenchReport& report) {
 /// All pairs of methods: the decoding speed of b relative to a.
 json pairs_json(const BenchReport& report) {
     json out = json::array();
-    for (const BenchPair& pair : report.table.pairs) {
-        out.push_back(ratio_json(pair.ratio, pair.differs()));
-        out.back()["a"] = report.methods[pair.a].name;
-        out.back()["b"] = report.methods[pair.b].name;
-    }
+    for (const BenchPair& pair : report.table.pairs)
+        out.push_back(pair_json(report, pair.a, pair.b, pair.ratio, pair.differs()));
     return out;
 }
 
@@ -169,34 +132,20 @@ json noise_floor_json(const BenchReport& report) {
 json bench_json(const BenchReport& report, const Shard& shard) {
     json methods = json::array();
     for (std::size_t m = 0; m < report.methods.size(); ++m) methods.push_back(method_json(report, m));
-    return {{"version", version},
-            {"target", report.target},
-            {"synthetic", report.synthetic},
-            {"acceptance", report.acceptance},
-            {"precision", report.precision},
-            {"backend", report.backend},
-            {"verify", report.verify},
-            {"temperature", report.temperature},
-            {"threads", report.threads},
-            {"batch", report.batch},
-            {"tier", "T0"},
-            {"shard", shard_json(shard)},
-            {"capture", or_null(report.capture)},
-            {"repeat", report.repeat},
-            {"first_seed", report.first_seed},
-            {"block", report.block},
-            {"best", report.table.best ? json(report.methods[*report.table.best].name) : json(nullptr)},
-            {"pairs", pairs_json(report)},
-            {"noise_floor", noise_floor_json(report)},
-            {"complete", !report.cancelled},
-            {"cancelled", report.cancelled},
-            {"conversations", report.conversations},
-            {"finished_conversations", report.finished_conversations},
-            {"notes", report.notes},
-            {"seconds", report.seconds},
-            {"methods", std::move(methods)},
-            {"machine", drift_json(report)},
-            {"warnings", machine_warnings(report)}};
+    json out = write_fields(join(DS_FIELDS(BenchReport, target, synthetic, acceptance, precision, backend,
+                                           verify, temperature, threads, batch, repeat, first_seed, block,
+                                           cancelled, conversations, finished_conversations, notes, seconds),
+                                 null_if_none(DS_FIELDS(BenchReport, capture)), field("pairs", pairs_json),
+                                 field("noise_floor", noise_floor_json), field("machine", drift_json),
+                                 field("warnings", machine_warnings)),
+                            report);
+    out.update({{"version", version},
+                {"tier", "T0"},
+                {"shard", shard_json(shard)},
+                {"best", report.table.best ? json(report.methods[*report.table.best].name) : json(nullptr)},
+                {"complete", !report.cancelled},
+                {"methods", std::move(methods)}});
+    return out;
 }
 
 std::string positive(double value, int digits) {

@@ -1,4 +1,6 @@
 
+#include "stats/compare.h"
+
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
@@ -11,7 +13,6 @@
 #include "app/cli/estimates.h"
 #include "app/cli/tables.h"
 #include "capture/run_setting.h"
-#include "profiler/stats/compare_text.h"
 #include "storage/capture_file.h"
 
 namespace draftscope::cli {
@@ -28,68 +29,58 @@ struct CompareArguments {
 };
 
 json quantity_json(const ComparedQuantity& q) {
-    return {{"name", q.name},
-            {"unit", q.unit},
-            {"a", q.a},
-            {"b", q.b},
-            {"ratio", q.a > 0 ? json(q.ratio.value) : json(nullptr)},
-            {"interval", estimate_interval_json(q.ratio)},
-            {"change", change_text(q)}};
+    json out = write_fields(join(DS_FIELDS(ComparedQuantity, name, unit, a, b, ratio),
+                                 as(estimate_interval_json, field("interval", &ComparedQuantity::ratio)),
+                                 field("change", change_text)),
+                            q);
+    if (q.a <= 0) out["ratio"] = nullptr;
+    return out;
 }
 
 json side_json(const RunRow& run, const std::vector<RowId>& runs, const std::string& file) {
-    return {{"file", file},
-            {"run", run.id},
-            {"runs", runs},
-            {"name", run.name},
-            {"drafter", run.drafter},
-            {"head", run.head},
-            {"tree", run.tree},
-            {"tier", run.tier},
-            {"synthetic", run.synthetic},
-            {"acceptance", run.acceptance}};
+    json out = write_fields(join(field("run", &RunRow::id),
+                                 DS_FIELDS(RunRow, name, drafter, head, tree, tier, synthetic, acceptance)),
+                            run);
+    out.update({{"file", file}, {"runs", runs}});
+    return out;
 }
 
 /// Returns the machine's speed ratio by verifications of equal trees; null if there are none.
 json machine_json(const Comparison& c) {
     if (!c.machine) return nullptr;
-    const MachineControl& machine = *c.machine;
-    return {{"control", "verification of equal trees"},
-            {"conversations", machine.conversations},
-            {"rounds", machine.rounds},
-            {"a_us_per_round", machine.a_ns * 1e-3},
-            {"b_us_per_round", machine.b_ns * 1e-3},
-            {"ratio", machine.ratio.value},
-            {"interval", estimate_interval_json(machine.ratio)},
-            {"differs", machine.differs ? json(*machine.differs) : json(nullptr)},
-            {"adjusted_speed_ratio", value_json(c.adjusted_speed)},
-            {"adjusted_speed_interval", estimate_interval_json(c.adjusted_speed)}};
+    constexpr auto us = [](double ns) { return ns * 1e-3; };
+    json out = write_fields(join(DS_FIELDS(MachineControl, conversations, rounds, ratio, differs),
+                                 as(estimate_interval_json, field("interval", &MachineControl::ratio)),
+                                 as(us, join(field("a_us_per_round", &MachineControl::a_ns),
+                                             field("b_us_per_round", &MachineControl::b_ns)))),
+                            *c.machine);
+    out.update(write_fields(
+        join(field("adjusted_speed_ratio", &Comparison::adjusted_speed),
+             as(estimate_interval_json, field("adjusted_speed_interval", &Comparison::adjusted_speed))),
+        c));
+    out["control"] = "verification of equal trees";
+    return out;
 }
 
 json comparison_json(const Comparison& c, const CompareArguments& options) {
-    json differences = json::array();
-    for (const RunDifference& d : c.differences)
-        differences.push_back({{"what", d.what}, {"a", d.a}, {"b", d.b}, {"forbids", d.forbids}});
-    json phases = json::array();
-    for (const ComparedQuantity& phase : c.phases) phases.push_back(quantity_json(phase));
-    return {{"a", side_json(c.a, c.runs_a, options.a)},
-            {"b", side_json(c.b, c.runs_b, options.b)},
-            {"differences", differences},
-            {"forced", c.forced},
-            {"pairs", c.pairs},
-            {"conversations", c.conversations},
-            {"only_a", c.only_a},
-            {"only_b", c.only_b},
-            {"same_tokens", c.same_tokens},
-            {"resamples", CompareOptions{}.bootstrap.resamples},
-            {"seed", CompareOptions{}.bootstrap.seed},
-            {"tokens_per_second", quantity_json(c.speed)},
-            {"tau", quantity_json(c.tau)},
-            {"round_time", quantity_json(c.round_time)},
-            {"phases", phases},
-            {"machine", machine_json(c)},
-            {"warnings", c.warnings},
-            {"verdict", c.verdict}};
+    constexpr auto quantities_json = [](const std::vector<ComparedQuantity>& all) {
+        json out = json::array();
+        for (const ComparedQuantity& one : all) out.push_back(quantity_json(one));
+        return out;
+    };
+    json out = write_fields(
+        join(DS_FIELDS(Comparison, forced, pairs, conversations, only_a, only_b, same_tokens, warnings,
+                       verdict),
+             as(list_of(DS_FIELDS(RunDifference, what, a, b, forbids)), DS_FIELDS(Comparison, differences)),
+             as(quantity_json,
+                join(field("tokens_per_second", &Comparison::speed), DS_FIELDS(Comparison, tau, round_time))),
+             as(quantities_json, DS_FIELDS(Comparison, phases)), field("machine", machine_json)),
+        c);
+    out.update({{"a", side_json(c.a, c.runs_a, options.a)},
+                {"b", side_json(c.b, c.runs_b, options.b)},
+                {"resamples", CompareOptions{}.bootstrap.resamples},
+                {"seed", CompareOptions{}.bootstrap.seed}});
+    return out;
 }
 
 void print_comparison(const Comparison& c) {

@@ -5,13 +5,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <string>
 #include <vector>
 
 #include "app/cli/options.h"
 #include "base/cpus.h"
 #include "base/log.h"
+#include "base/parse.h"
 #include "engine/draft/registry.h"
 #include "engine/heads/registry.h"
 #include "engine/verify/acceptance_rule.h"
@@ -73,11 +73,9 @@ void add_template_options(CLI::App& command, RunConfig& config) {
 void add_threads_option(CLI::App& command, int& threads) {
     const auto cut = [](std::string& value) {
         const int cores = usable_cores();
-        int wanted = 0;
-        const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), wanted);
-        const bool is_number = error == std::errc() && end == value.data() + value.size();
-        if (!is_number || wanted <= cores) return std::string();
-        log_warning("--threads {}: this process may use {} CPU{}; {} run{}", wanted, cores,
+        const auto wanted = parse_number<int>(value);
+        if (!wanted || *wanted <= cores) return std::string();
+        log_warning("--threads {}: this process may use {} CPU{}; {} run{}", *wanted, cores,
                     cores == 1 ? "" : "s", cores, cores == 1 ? "s" : "");
         value = std::to_string(cores);
         return std::string();

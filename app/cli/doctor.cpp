@@ -8,9 +8,8 @@
 #include "app/cli/cli.h"
 #include "app/cli/tables.h"
 #include "app/jobs/machine/capabilities.h"
-#include "app/jobs/machine/probe_cache.h"
 #include "app/jobs/profile/other_load.h"
-#include "app/jobs/resolve/packed_cache_dir.h"
+#include "app/jobs/resolve/assets.h"
 #include "app/jobs/run/run_job.h"
 
 namespace draftscope::cli {
@@ -28,11 +27,10 @@ constexpr double quiet_cpus = 0.15;  ///< CPUs of other programs that do not mat
 void print_capabilities(const std::vector<Capability>& capabilities) {
     const bool driver = capabilities.front().available;
     for (const Capability& one : capabilities) {
-        if (!driver && (one.name == "CUDA" || one.name == "CUPTI" || one.name == "GPU counters")) continue;
+        if (!driver && (one.name == "CUDA" || one.name == "CUPTI")) continue;
         const bool is_missing_driver = !driver && &one == &capabilities.front();
         print("{:<10} {}: {}{}{}{}\n", one.available ? "yes" : "no", one.name, one.state,
-              is_missing_driver ? ", so no CUDA, CUPTI and GPU counters" : "", one.remedy.empty() ? "" : "; ",
-              one.remedy);
+              is_missing_driver ? ", so no CUDA and CUPTI" : "", one.remedy.empty() ? "" : "; ", one.remedy);
     }
 }
 

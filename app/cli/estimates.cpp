@@ -31,10 +31,6 @@ json or_null(const std::string& text) {
     return text.empty() ? json(nullptr) : json(text);
 }
 
-json value_json(const std::optional<Estimate>& estimate) {
-    return estimate ? json(estimate->value) : json(nullptr);
-}
-
 json estimate_json(const std::optional<Estimate>& estimate) {
     if (!estimate) return nullptr;
     return {{"value", estimate->value}, {"interval", estimate_interval_json(estimate)}};
@@ -46,17 +42,9 @@ json estimate_interval_json(const std::optional<Estimate>& estimate) {
 }
 
 json intervals_json(const AcceptanceCost& cost) {
-    json out = json::object();
-    const auto put = [&](const char* name, const std::optional<Estimate>& estimate) {
-        if (estimate && estimate->interval) out[name] = estimate_interval_json(estimate);
-    };
-    put("tau", cost.tau);
-    put("rho_tau", cost.rho_tau);
-    put("nu", cost.nu);
-    put("kappa", cost.kappa);
-    put("predicted_speedup", cost.predicted);
-    put("measured_speedup", cost.measured);
-    put("unexplained", cost.unexplained);
+    json out =
+        write_fields(as(estimate_interval_json, join(DS_FIELDS(AcceptanceCost, tau), cost_fields)), cost);
+    for (auto one = out.begin(); one != out.end();) one = one->is_null() ? out.erase(one) : std::next(one);
     return out;
 }
 

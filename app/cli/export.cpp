@@ -38,7 +38,7 @@ Status export_png(const ExportArguments& options) {
     DS_ASSIGN(const auto snapshot, load_capture(options.file));
     PlotOptions plots = options.plots;
     plots.out = options.out;
-    DS_ASSIGN(plots.sweeps, load_sweep_views(options.file));
+    DS_ASSIGN(plots.sweeps, load_sweeps(options.file));
     DS_ASSIGN(const std::vector<std::string> files, render_plots(*snapshot, plots));
     for (const std::string& file : files) std::fprintf(stderr, "wrote %s\n", file.c_str());
     return {};

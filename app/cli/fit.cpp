@@ -72,59 +72,57 @@ int do_fit(const FitArguments& options) {
         fit_json, print_fit);
 }
 
-using RecipeTrait = bool (FitRecipe::*)() const;
-
-/// An option, and the recipes that use it.
+/// An option, and the kinds of recipes that use it.
 struct OptionUse {
     const char* option;
-    RecipeTrait used_by;
+    unsigned used_by;
 };
 
 constexpr OptionUse option_uses[] = {
-    {"--rank", &FitRecipe::fits_low_rank},
-    {"--per-level", &FitRecipe::fits_low_rank},
-    {"--start", &FitRecipe::fits_low_rank},
-    {"--vocabulary", &FitRecipe::takes_size},
-    {"--int8", &FitRecipe::trains_by_divergence},
-    {"--eos", &FitRecipe::limits_tokens},
-    {"--alpha", &FitRecipe::solves_size},
-    {"--clusters", &FitRecipe::fits_clusters},
-    {"--router-width", &FitRecipe::fits_clusters},
-    {"--groups", &FitRecipe::fits_groups},
-    {"--neighbours", &FitRecipe::fits_affinity},
-    {"--keep", &FitRecipe::fits_affinity},
-    {"--text", &FitRecipe::reads_text},
-    {"--ranking", &FitRecipe::reads_ranking},
-    {"--label-topk", &FitRecipe::trains_router},
-    {"--epochs", &FitRecipe::trains_by_divergence},
-    {"--rate", &FitRecipe::trains_by_divergence},
-    {"--batch", &FitRecipe::trains_by_divergence},
-    {"--level-decay", &FitRecipe::trains_by_divergence},
-    {"--drafted-share", &FitRecipe::trains_by_divergence},
-    {"--teacher", &FitRecipe::trains_by_divergence},
-    {"--negatives", &FitRecipe::trains_by_divergence},
-    {"--lambda", &FitRecipe::has_own_loss},
-    {"--rounds", &FitRecipe::reads_drafts},
-    {"--drafted-every", &FitRecipe::reads_drafts},
-    {"--tree", &FitRecipe::reads_drafts},
-    {"--seed", &FitRecipe::reads_drafts},
-    {"--drafter", &FitRecipe::fits_weights},
-    {"--precision", &FitRecipe::fits_weights},
-    {"--recording", &FitRecipe::reads_recording},
-    {"--model", &FitRecipe::reads_model},
+    {"--rank", FitRecipe::low_rank},
+    {"--per-level", FitRecipe::low_rank},
+    {"--start", FitRecipe::low_rank},
+    {"--vocabulary", FitRecipe::kept_rows},
+    {"--int8", FitRecipe::by_divergence},
+    {"--eos", FitRecipe::all_kept_rows | FitRecipe::routers},
+    {"--alpha", FitRecipe::alpha_rows},
+    {"--clusters", FitRecipe::clusters},
+    {"--router-width", FitRecipe::clusters},
+    {"--groups", FitRecipe::groups},
+    {"--neighbours", FitRecipe::affinity},
+    {"--keep", FitRecipe::affinity},
+    {"--text", FitRecipe::raw_text},
+    {"--ranking", FitRecipe::all_kept_rows | FitRecipe::groups},
+    {"--label-topk", FitRecipe::routers},
+    {"--epochs", FitRecipe::by_divergence},
+    {"--rate", FitRecipe::by_divergence},
+    {"--batch", FitRecipe::by_divergence},
+    {"--level-decay", FitRecipe::by_divergence},
+    {"--drafted-share", FitRecipe::by_divergence},
+    {"--teacher", FitRecipe::by_divergence},
+    {"--negatives", FitRecipe::by_divergence},
+    {"--lambda", FitRecipe::own_loss},
+    {"--rounds", FitRecipe::by_divergence | FitRecipe::routers},
+    {"--drafted-every", FitRecipe::by_divergence | FitRecipe::routers},
+    {"--tree", FitRecipe::by_divergence | FitRecipe::routers},
+    {"--seed", FitRecipe::by_divergence | FitRecipe::routers},
+    {"--drafter", FitRecipe::weights},
+    {"--precision", FitRecipe::weights},
+    {"--recording", FitRecipe::generations | FitRecipe::weights},
+    {"--model", FitRecipe::raw_text | FitRecipe::weights},
 };
 
-/// Returns the heads of these recipes: "slimspec, specvocab".
-std::string head_names(RecipeTrait wanted) {
-    return fmt::format("{}", fmt::join(heads_fitted_by(wanted), ", "));
+/// Returns the heads of these kinds of recipes: "slimspec, specvocab".
+std::string head_names(unsigned kinds) {
+    return fmt::format("{}", fmt::join(heads_fitted_by(kinds), ", "));
 }
 
 /// Rejects options that have no effect for this head, before the fit takes minutes.
 Status check_used(const CLI::App& command, const std::string& head) {
     const HeadInfo* info = find_head_or_suffix(head);
-    if (info == nullptr || !info->fit.fits()) return {};  // run_fit() reports the unknown head
+    if (info == nullptr || !info->fit.has(FitRecipe::any)) return {};  // run_fit() reports the unknown head
     for (const OptionUse& use : option_uses)
-        if (command.get_option(use.option)->count() > 0 && !(info->fit.*use.used_by)())
+        if (command.get_option(use.option)->count() > 0 && !info->fit.has(use.used_by))
             return bad_input("fit {}: {} has no effect; it is for {}", head, use.option,
                              head_names(use.used_by));
     return {};
@@ -139,43 +137,42 @@ void add_size_options(CLI::App& command, FitConfig& config) {
     fit::FitOptions& options = config.options;
     command.add_option(
         "--rank", config.rank,
-        head_names(&FitRecipe::fits_low_rank) + ": rank, or one per draft level as in 72/36 (default: d/8)");
-    command.add_flag("--per-level", options.per_level,
-                     head_names(&FitRecipe::fits_low_rank) +
-                         ": one down-projection per draft level, i.e. per Medusa head");
+        head_names(FitRecipe::low_rank) + ": rank, or one per draft level as in 72/36 (default: d/8)");
+    command.add_flag(
+        "--per-level", options.per_level,
+        head_names(FitRecipe::low_rank) + ": one down-projection per draft level, i.e. per Medusa head");
     command
         .add_option("--start", config.start,
-                    head_names(&FitRecipe::fits_low_rank) +
+                    head_names(FitRecipe::low_rank) +
                         ": head weights to go on from instead of the closed form, of the same drafter")
         ->excludes("--rank")
         ->excludes("--per-level");
     command.add_option(
         "-v,--vocabulary", options.v,
-        head_names(&FitRecipe::takes_size) + ": tokens kept (our default: a quarter of the vocabulary)");
+        head_names(FitRecipe::kept_rows) + ": tokens kept (our default: a quarter of the vocabulary)");
     add_shown(command, "--alpha", options.alpha,
-              head_names(&FitRecipe::solves_size) +
+              head_names(FitRecipe::alpha_rows) +
                   ": weight of coverage against cost; not the overlap alpha of replay --overlap")
         ->check(CLI::Range(0.0, 1.0));
     command.add_flag("--int8", options.int8,
-                     head_names(&FitRecipe::trains_by_divergence) +
+                     head_names(FitRecipe::by_divergence) +
                          ": store the large matrix in half the bytes, with one scale per 64 values; almost "
                          "no loss for a head that runs at int8");
     add_shown(command, "--eos", config.eos,
-              head_names(&FitRecipe::limits_tokens) +
+              head_names(FitRecipe::all_kept_rows | FitRecipe::routers) +
                   ": whether tokens that end the text are always in the vocabulary; no paper has this rule")
         ->check(CLI::IsMember({"no", "yes"}));
     add_shown(command, "--clusters", options.clusters,
-              head_names(&FitRecipe::fits_clusters) + ": clusters (our default)");
+              head_names(FitRecipe::clusters) + ": clusters (our default)");
     add_shown(command, "--groups", options.groups,
-              head_names(&FitRecipe::fits_groups) + ": groups of equal size (our default)");
+              head_names(FitRecipe::groups) + ": groups of equal size (our default)");
     add_shown(command, "--router-width", options.router.width,
-              head_names(&FitRecipe::fits_clusters) + ": hidden width r (our default)")
+              head_names(FitRecipe::clusters) + ": hidden width r (our default)")
         ->check(CLI::Range(1, 1 << 14));
     add_shown(command, "--neighbours", options.affinity.width,
-              head_names(&FitRecipe::fits_affinity) + ": neighbours per token (our default)");
-    add_shown(
-        command, "--keep", options.affinity.keep,
-        head_names(&FitRecipe::fits_affinity) + ": share of probability that a token keeps (our default)");
+              head_names(FitRecipe::affinity) + ": neighbours per token (our default)");
+    add_shown(command, "--keep", options.affinity.keep,
+              head_names(FitRecipe::affinity) + ": share of probability that a token keeps (our default)");
 }
 
 void add_training_options(CLI::App& command, FitConfig& config) {
@@ -186,13 +183,13 @@ void add_training_options(CLI::App& command, FitConfig& config) {
               "draft the full head's tree in every Nth round (our default)")
         ->check(CLI::Range(1, 1 << 20));
     add_shown(command, "--label-topk", options.collect.label_topk,
-              head_names(&FitRecipe::trains_router) +
+              head_names(FitRecipe::routers) +
                   ": top tokens of the full head that label a group as wanted (our default)")
         ->check(CLI::Range(1, 32));
     add_shown(command, "--epochs", options.kl.epochs,
               fmt::format(
                   "epochs over the rows, 0 = stop at the closed form (our default); makes {} train its rows",
-                  head_names(&FitRecipe::fits_weights_on_request)));
+                  head_names(FitRecipe::alpha_rows)));
     add_shown(command, "--rate", options.kl.rate, "peak learning rate (our default)");
     add_shown(command, "--batch", options.kl.batch, "rows per step (our default)")
         ->check(CLI::Range(1, 1 << 16));
@@ -214,7 +211,7 @@ void add_training_options(CLI::App& command, FitConfig& config) {
     add_shown(command, "--seed", options.kl.seed, "seed of shuffles and initial values");
     command.add_option("--tree", config.tree, "tree of the drafted rows");
     command.add_flag("--joint", config.joint,
-                     head_names(&FitRecipe::trains_by_divergence) +
+                     head_names(FitRecipe::by_divergence) +
                          ": also train the drafter (eagle2, eagle3), on from its weights; the papers train "
                          "both from scratch");
     add_shown(command, "--joint-epochs", config.joint_options.epochs, "epochs over the texts (our default)")
@@ -226,7 +223,7 @@ void add_training_options(CLI::App& command, FitConfig& config) {
         ->check(CLI::Range(0, 1 << 20));
     add_shown(command, "--joint-rate", config.joint_options.rate, "peak learning rate (our default)");
     add_shown(command, "--lambda", config.lambda,
-              head_names(&FitRecipe::has_own_loss) + " --joint: weight of the speculator's loss");
+              head_names(FitRecipe::own_loss) + " --joint: weight of the speculator's loss");
 }
 
 }  // namespace
@@ -234,7 +231,7 @@ void add_training_options(CLI::App& command, FitConfig& config) {
 void add_fit(CLI::App& program, Action& action) {
     auto options = std::make_shared<FitArguments>();
     FitConfig& config = options->config;
-    const std::string names = head_names(&FitRecipe::fits);
+    const std::string names = head_names(FitRecipe::any);
     CLI::App* command = program.add_subcommand("fit", "Fit the weights of a draft LM head on a recording");
     command->footer(
         "Example: draftscope fit slimspec --recording demo.recording --drafter eagle3 --rank 72 --out "
@@ -251,10 +248,10 @@ void add_fit(CLI::App& program, Action& action) {
     command->add_option("--model", config.model,
                         "target: only its embedding, LM head and tokenizer are read");
     command->add_option("--text", config.text,
-                        head_names(&FitRecipe::reads_text) + ": raw text, ranked by token counts");
-    command->add_option(
-        "--ranking", config.ranking,
-        head_names(&FitRecipe::reads_ranking) + ": token ranking (default: counted on the recording)");
+                        head_names(FitRecipe::raw_text) + ": raw text, ranked by token counts");
+    command->add_option("--ranking", config.ranking,
+                        head_names(FitRecipe::all_kept_rows | FitRecipe::groups) +
+                            ": token ranking (default: counted on the recording)");
     add_size_options(*command, config);
     add_training_options(*command, config);
     add_shown(*command, "--precision", config.precision, "f32, bf16, int8, int4 or auto (as recorded)");
@@ -280,7 +277,7 @@ void add_fit(CLI::App& program, Action& action) {
             for (const char* option : training_options)
                 requested.must_train |= command->get_option(option)->count() > 0;
             requested.weights =
-                requested.must_train && head != nullptr && head->fit.fits_weights_on_request();
+                requested.must_train && head != nullptr && head->fit.has(FitRecipe::alpha_rows);
             requested.must_train |= requested.joint;
             return do_fit(*options);
         };

@@ -7,7 +7,7 @@
 
 #ifdef DRAFTSCOPE_WITH_GUI
 #include "app/gui/entry.h"
-#include "app/jobs/commands/controller.h"
+#include "app/jobs/controller/controller.h"
 #include "storage/capture_file.h"
 #include "storage/import/import_timeline.h"
 #endif

@@ -9,7 +9,8 @@
 #include "app/cli/estimates.h"
 #include "app/cli/tables.h"
 #include "capture/head_traits.h"
-#include "profiler/stats/head_costs.h"
+#include "engine/heads/registry.h"
+#include "stats/head_costs.h"
 
 namespace draftscope::cli {
 namespace {
@@ -167,12 +168,16 @@ std::string reads_table(std::string first, std::span<const NamedReads> heads) {
 }
 
 json reads_json(const HeadTraffic& reads) {
-    return {{"streamed_bytes_per_round", reads.streamed},
-            {"gathered_bytes_per_round", reads.gathered},
-            {"flops_per_round", reads.flops},
-            {"probed_ns", or_null(reads.explained_ns)},
-            {"times_probed", reads.explained_ns ? json(reads.times()) : json(nullptr)},
-            {"constant_probed_ns", reads.explained_ns ? json(reads.constant_ns()) : json(nullptr)}};
+    const auto if_explained = [](double (HeadTraffic::*value)() const) {
+        return [=](const HeadTraffic& one) { return one.explained_ns ? json((one.*value)()) : json(); };
+    };
+    return write_fields(
+        join(field("streamed_bytes_per_round", &HeadTraffic::streamed),
+             field("gathered_bytes_per_round", &HeadTraffic::gathered),
+             field("flops_per_round", &HeadTraffic::flops), field("probed_ns", &HeadTraffic::explained_ns),
+             field("times_probed", if_explained(&HeadTraffic::times)),
+             field("constant_probed_ns", if_explained(&HeadTraffic::constant_ns))),
+        reads);
 }
 
 std::string head_table_text(const Snapshot& snapshot, RowId run_id) {
@@ -193,47 +198,82 @@ std::string head_summary_text(const Snapshot& snapshot, RowId run_id) {
 }
 
 json heads_json(const Snapshot& snapshot, RowId run_id) {
+    constexpr auto stats_fields =
+        join(DS_FIELDS(HeadStats, head, mode, rounds, active_rows, row_tokens, head_ns_per_round,
+                       bytes_per_round, flops_per_round, coverage, covered_mass),
+             null_if_none(DS_FIELDS(HeadStats, tau, bytes_per_call)),
+             field("tau_unclipped",
+                   [](const HeadStats& one) { return one.tau > 0 ? json(one.tau_unclipped) : json(); }));
+    constexpr auto comparison_fields = join(DS_FIELDS(HeadComparison, estimate, path_candidates),
+                                            null_if_none(DS_FIELDS(HeadComparison, no_interval)));
+    constexpr auto bytes_fields =
+        join(field("bytes_per_second", &HeadBytes::per_second), field("nu_by_bytes", &HeadBytes::explained),
+             field("times_bytes", &HeadBytes::times), DS_FIELDS(HeadBytes, constant_ns));
     json out = json::array();
     for (const HeadComparison& head : head_costs(snapshot, run_id)) {
-        const HeadStats& stats = head.stats;
         const AcceptanceCost& cost = head.cost;
-        out.push_back(
-            {{"head", stats.head},
-             {"mode", to_text(stats.mode)},
-             {"rounds", stats.rounds},
-             {"tau", stats.tau > 0 ? json(stats.tau) : json(nullptr)},
-             {"tau_unclipped", stats.tau > 0 ? json(stats.tau_unclipped) : json(nullptr)},
-             {"rho_tau", value_json(cost.rho_tau)},
-             {"nu", value_json(cost.nu)},
-             {"kappa", value_json(cost.kappa)},
-             {"predicted_speedup", value_json(cost.predicted)},
-             {"measured_speedup", value_json(cost.measured)},
-             {"unexplained", value_json(cost.unexplained)},
-             {"break_even_rho_tau", or_null(cost.break_even_rho_tau)},
-             {"break_even_nu", or_null(cost.break_even_nu)},
-             {"reference",
-              head.reference == FullReference::none ? json(nullptr) : json(to_text(head.reference))},
-             {"estimate", head.estimate},
-             {"path_candidates", head.path_candidates},
-             {"intervals", intervals_json(cost)},
-             {"interval_unit", cost.rho_tau && cost.rho_tau->interval ? json("conversation") : json(nullptr)},
-             {"conversations", cost.conversations},
-             {"no_interval", or_null(head.no_interval)},
-             {"active_rows", stats.active_rows},
-             {"row_tokens", or_null(stats.row_tokens)},
-             {"bytes_per_call", stats.bytes_per_call > 0 ? json(stats.bytes_per_call) : json(nullptr)},
-             {"head_ns_per_round", stats.head_ns_per_round},
-             {"bytes_per_round", stats.bytes_per_round},
-             {"flops_per_round", stats.flops_per_round},
-             {"bytes_per_second", head.bytes ? json(head.bytes->per_second) : json(nullptr)},
-             {"nu_by_bytes", head.bytes ? json(head.bytes->explained) : json(nullptr)},
-             {"times_bytes", head.bytes ? json(head.bytes->times) : json(nullptr)},
-             {"constant_ns", head.bytes ? json(head.bytes->constant_ns) : json(nullptr)},
-             {"coverage", or_null(stats.coverage)},
-             {"covered_mass", or_null(stats.covered_mass)}});
-        out.back().update(reads_json(head.reads));
+        json& one = out.emplace_back(write_fields(stats_fields, head.stats));
+        one.update(write_fields(comparison_fields, head));
+        one.update(write_fields(
+            join(cost_fields, DS_FIELDS(AcceptanceCost, break_even_rho_tau, break_even_nu, conversations)),
+            cost));
+        one.update(write_fields(bytes_fields, head.bytes.value_or(HeadBytes())));
+        one.update(reads_json(head.reads));
+        if (!head.bytes)
+            for (const char* key : {"bytes_per_second", "nu_by_bytes", "times_bytes", "constant_ns"})
+                one[key] = nullptr;
+        one["reference"] =
+            head.reference == FullReference::none ? json(nullptr) : json(to_text(head.reference));
+        one["intervals"] = intervals_json(cost);
+        one["interval_unit"] = cost.rho_tau && cost.rho_tau->interval ? json("conversation") : json(nullptr);
     }
     return out;
+}
+
+namespace {
+
+constexpr std::size_t help_columns = 96;
+
+/// Wraps `text` into indented lines.
+std::string wrap_text(std::string_view text, std::size_t indent) {
+    std::string out;
+    while (!text.empty()) {
+        std::size_t end = text.size();
+        if (indent + end > help_columns) {
+            end = text.rfind(' ', help_columns - indent);
+            if (end == std::string_view::npos || end == 0) end = text.size();
+        }
+        out += std::string(indent, ' ') + std::string(text.substr(0, end)) + '\n';
+        text.remove_prefix(std::min(text.size(), end + 1));
+    }
+    return out;
+}
+
+std::string value_text(const HeadParam& param) {
+    if (!param.choices.empty()) return fmt::format("{}={}", param.name, param.choices);
+    if (param.default_value == 0 && param.min > 0) return fmt::format("{}=", param.name);
+    return fmt::format("{}={}", param.name, param.default_value);
+}
+
+}  // namespace
+
+std::string head_help() {
+    std::string text = "Heads, as --head NAME:key=value,... (of values a|b|c the first is the default):\n";
+    for (const HeadInfo& info : head_registry()) {
+        text += fmt::format("  {:<12} {}\n", info.id, info.paper);
+        if (!info.artefact.empty()) text += wrap_text(fmt::format("needs: {}", info.artefact), 15);
+        if (info.replay_only) text += wrap_text("hypothetical: knows the recorded text; only for replay", 15);
+        for (const HeadParam& param : info.params)
+            text += wrap_text(fmt::format("{}  {}{}", value_text(param), param.help,
+                                          param.our_default ? " [our default]" : ""),
+                              15);
+    }
+    const HeadInfo& suffix = rdk_suffix();
+    text += fmt::format("  {:<12} {}\n", suffix.name, suffix.paper);
+    text += wrap_text(
+        "suffix of any spec, with --verify pq: redistributes probability to tokens that the head lacks", 15);
+    text += wrap_text(fmt::format("needs: {}", suffix.artefact), 15);
+    return text;
 }
 
 }  // namespace draftscope::cli

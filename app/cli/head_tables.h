@@ -6,12 +6,16 @@
 #include <string>
 
 #include "capture/capture.h"
-#include "profiler/stats/head_costs.h"
+#include "stats/head_costs.h"
 
 namespace draftscope::cli {
 
+/// Returns help for all head strategies: paper, required files, parameters. Values that no paper states are
+/// marked "our default".
+std::string head_help();
+
 /// Returns the tables of a run's heads; "" without heads. Contents: acceptance and coverage, the
-/// acceptance-cost model relative to the full head with intervals (profiler/stats/head_costs.h), memory
+/// acceptance-cost model relative to the full head with intervals (stats/head_costs.h), memory
 /// traffic.
 std::string head_table_text(const Snapshot& snapshot, RowId run_id);
 /// Returns the first two of these tables.

@@ -1,16 +1,55 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 
 #include "app/cli/cli.h"
-#include "app/cli/interrupt.h"
-#include "app/cli/progress.h"
 #include "app/cli/tables.h"
-#include "app/jobs/commands/job_hooks.h"
+#include "base/job_hooks.h"
+#include "base/units.h"
+#include "engine/control/debug_gate.h"
 
 namespace draftscope::cli {
+
+/// A progress bar on stderr. Writes a line now and then if stderr is no terminal, or a dumb one.
+class ProgressBar {
+  public:
+    explicit ProgressBar(bool wanted, TimeNs line_interval = 60 * ns_per_s);
+    ~ProgressBar();
+    /// fraction < 0 = unknown.
+    void update(double fraction, const std::string& what);
+    void clear();
+
+  private:
+    void draw(const std::string& line);
+
+    bool active_;
+    bool terminal_;
+    std::size_t drawn_ = 0;  ///< columns of the drawn line
+    TimeNs line_interval_;
+    TimeNs last_;
+};
+
+/// Returns the bar's line, cut to fewer than `columns` columns.
+std::string progress_line(double fraction, const std::string& what, std::size_t columns);
+
+/// Converts Ctrl-C, SIGTERM and SIGHUP into cancellation: a watcher thread cancels the gate. The third Ctrl-C
+/// exits at once.
+class InterruptWatch {
+  public:
+    explicit InterruptWatch(DebugGate& gate);
+    ~InterruptWatch();
+    InterruptWatch(const InterruptWatch&) = delete;
+    InterruptWatch& operator=(const InterruptWatch&) = delete;
+
+  private:
+    std::atomic<bool> done_{false};
+    bool hangup_ = false;  ///< SIGHUP was not ignored before
+    std::thread watcher_;
+};
 
 /// Output options of long-running commands: --json, --quiet.
 struct JobOutput {

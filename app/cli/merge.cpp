@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "app/cli/cli.h"
-#include "app/jobs/replay/pool_recording.h"
-#include "app/jobs/run/pool_captures.h"
+#include "app/jobs/replay/replay_job.h"
+#include "app/jobs/run/pool.h"
 #include "app/jobs/sweep/pool_sweep.h"
-#include "profiler/stats/comparable.h"
+#include "stats/comparable.h"
 #include "storage/capture_file.h"
 
 namespace draftscope::cli {
@@ -59,23 +59,18 @@ Status check_mergeable(const std::vector<std::string>& files, std::size_t& count
 }
 
 int do_pool(const MergeArguments& options) {
-    std::error_code error;
-    if (std::filesystem::is_directory(options.files.front(), error)) {
-        const auto pooled = pool_recordings(options.out, options.files);
+    const auto print_written = [&](const Result<std::size_t>& pooled, const char* what) {
         if (!pooled.ok()) return report(pooled.error());
-        std::fprintf(stderr, "wrote %s: %zu conversations of %zu shards\n", options.out.c_str(), *pooled,
+        std::fprintf(stderr, "wrote %s: %zu %s of %zu shards\n", options.out.c_str(), *pooled, what,
                      options.files.size());
         return 0;
-    }
+    };
+    std::error_code error;
+    if (std::filesystem::is_directory(options.files.front(), error))
+        return print_written(pool_recordings(options.out, options.files), "conversations");
     const auto sweep = is_sweep_file(options.files.front());
     if (!sweep.ok()) return report(sweep.error());
-    if (*sweep) {
-        const auto pooled = pool_sweeps(options.out, options.files, options.profile);
-        if (!pooled.ok()) return report(pooled.error());
-        std::fprintf(stderr, "wrote %s: %zu settings of %zu shards\n", options.out.c_str(), *pooled,
-                     options.files.size());
-        return 0;
-    }
+    if (*sweep) return print_written(pool_sweeps(options.out, options.files, options.profile), "settings");
     const auto done = pool_captures(options.out, options.files);
     if (!done.ok()) return report(done.error());
     std::fprintf(stderr, "wrote %s: %zu run%s of %zu parts\n", options.out.c_str(), done->runs,

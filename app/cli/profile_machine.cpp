@@ -6,11 +6,13 @@
 
 #include "app/cli/cli.h"
 #include "app/cli/decoding_options.h"
+#include "app/cli/estimates.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/profile/profile_job.h"
+#include "base/fields.h"
 
 namespace draftscope::cli {
 namespace {
@@ -67,10 +69,9 @@ void print_profile(const MachineProfile& profile) {
     for (const std::string& skipped : profile.skipped) print("skipped {}\n", skipped);
 }
 
-/// Returns tokens per second, if the step commits `tau` tokens of each sequence.
-double tokens_per_second(const StepCost& cost, const ProfileMachineArguments& options) {
-    return options.tau * options.batch * 1e3 / cost.total_ms();
-}
+constexpr auto step_fields =
+    join(DS_FIELDS(StepCost, verify_ms, drafter_ms, head_ms, overhead_ms, error_ms, extrapolated),
+         field("step_ms", &StepCost::total_ms));
 
 int predict(const MachineProfile& profile, const ProfileMachineArguments& options) {
     json list = json::array();
@@ -78,21 +79,13 @@ int predict(const MachineProfile& profile, const ProfileMachineArguments& option
     for (const std::string& method : options.predict) {
         const auto cost = predict_method(profile, method, options.tau, options.context, options.batch);
         if (!cost.ok()) return report(cost.error());
-        const double total = cost->total_ms();
-        list.push_back({{"method", method},
-                        {"verify_ms", cost->verify_ms},
-                        {"drafter_ms", cost->drafter_ms},
-                        {"head_ms", cost->head_ms},
-                        {"overhead_ms", cost->overhead_ms},
-                        {"step_ms", total},
-                        {"error_ms", cost->error_ms ? json(*cost->error_ms) : json()},
-                        {"extrapolated", cost->extrapolated},
-                        {"tokens_per_second", tokens_per_second(*cost, options)}});
-        rows.push_back({method, fmt::format("{:.2f}", cost->verify_ms),
-                        fmt::format("{:.2f}", cost->drafter_ms), fmt::format("{:.2f}", cost->head_ms),
-                        fmt::format("{:.2f}", cost->overhead_ms), fmt::format("{:.2f}", total),
-                        cost->error_ms ? fmt::format("{:.2f}", *cost->error_ms) : "-",
-                        fmt::format("{:.1f}", tokens_per_second(*cost, options)),
+        const double speed = options.tau * options.batch * 1e3 / cost->total_ms();
+        json& written = list.emplace_back(write_fields(step_fields, *cost));
+        written["method"] = method;
+        written["tokens_per_second"] = speed;
+        rows.push_back({method, number(cost->verify_ms, 2), number(cost->drafter_ms, 2),
+                        number(cost->head_ms, 2), number(cost->overhead_ms, 2), number(cost->total_ms(), 2),
+                        number(cost->error_ms, 2), number(speed, 1),
                         cost->extrapolated ? "outside the profile's sizes" : ""});
     }
     if (options.output.json) {

@@ -1,7 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
 #include "app/cli/decoding_options.h"
@@ -11,6 +10,7 @@
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/replay/record_job.h"
+#include "base/fields.h"
 
 namespace draftscope::cli {
 namespace {
@@ -28,22 +28,18 @@ json report_json(const RecordReport& done, const RecordConfig& config) {
     const RecordingInfo& info = done.info;
     json times = json::object();
     for (const auto& [rows, ns] : info.verify_ns) times[std::to_string(rows)] = ns;
-    return {{"version", version},
-            {"trace", config.out},
-            {"shard", shard_json(config.run.shard)},
-            {"target", info.target.name},
-            {"precision", info.precision},
-            {"temperature", info.sampling.temperature},
-            {"seed", info.sampling.seed},
-            {"aux_layers", info.aux_layers},
-            {"prompts", info.prompts.size()},
-            {"rows", info.rows},
-            {"generated", done.generated},
-            {"complete", info.complete},
-            {"template", info.template_switches},
-            {"notes", done.notes},
-            {"seconds", done.seconds},
-            {"verify_ns", std::move(times)}};
+    json out = write_fields(join(DS_FIELDS(RecordingInfo, precision, aux_layers, rows, complete),
+                                 field("template", &RecordingInfo::template_switches)),
+                            info);
+    out.update(write_fields(DS_FIELDS(RecordReport, generated, notes, seconds), done));
+    out.update(write_fields(DS_FIELDS(Sampling, temperature, seed), info.sampling));
+    out.update({{"version", version},
+                {"trace", config.out},
+                {"shard", shard_json(config.run.shard)},
+                {"target", info.target.name},
+                {"prompts", info.prompts.size()},
+                {"verify_ns", std::move(times)}});
+    return out;
 }
 
 void print_report(const RecordReport& done, const std::string& folder) {

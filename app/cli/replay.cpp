@@ -21,7 +21,7 @@
 #include "capture/head_traits.h"
 #include "capture/queries.h"
 #include "engine/replay/replay_stats.h"
-#include "profiler/stats/cost_model.h"
+#include "stats/cost_model.h"
 
 namespace draftscope::cli {
 namespace {
@@ -92,7 +92,7 @@ AcceptanceCost estimate_acceptance(const ReplayReport& report, std::size_t head)
         unit.committed = static_cast<double>(tally.committed);
         return unit;
     };
-    const std::vector<std::size_t> conversations = conversation_of_prompts(report.recording->info());
+    const std::vector<std::size_t> conversations = conversation_of_prompts(report.recording->info().prompts);
     std::vector<PairedSample> units;
     for (std::size_t p = 0; p < report.result.rounds[head].size(); ++p) {
         if (units.size() <= conversations[p]) units.resize(conversations[p] + 1);
@@ -104,51 +104,31 @@ AcceptanceCost estimate_acceptance(const ReplayReport& report, std::size_t head)
     return cost;
 }
 
-json head_json(const ReplayStats& tally, const ReplayedHead& head, std::optional<double> full) {
-    return {{"head", head.spec.empty() ? json(nullptr) : json(head.spec)},
-            {"tau", or_null(tally.tau())},
-            {"tau_unclipped", or_null(tally.tau_unclipped())},
-            {"rho_tau", or_null(rho(tally.tau(), full))},
-            {"rounds", tally.rounds},
-            {"drafted", tally.drafted},
-            {"accepted", tally.accepted},
-            {"committed", tally.committed},
-            {"histogram", tally.histogram},
-            {"per_depth", tally.per_depth()},
-            {"coverage", or_null(tally.coverage())},
-            {"covered_mass", or_null(tally.covered_mass())},
-            {"active_rows", tally.active_rows()},
-            {"row_tokens", tally.row_tokens()},
-            {"bytes_per_round", tally.bytes_per_round()},
-            {"flops_per_round", tally.flops_per_round()},
-            {"alpha", or_null(tally.alpha())},
-            {"alpha_per_depth", tally.alpha_per_depth()},
-            {"exact", head.estimates.empty()}};
-}
-
 json replayed_heads_json(const ReplayReport& report, const std::vector<ReplayStats>& tallies) {
-    json heads = json::array();
+    json heads = list_of(DS_FIELDS(ReplayStats, tau, tau_unclipped, rounds, drafted, accepted, committed,
+                                   histogram, per_depth, coverage, covered_mass, active_rows, row_tokens,
+                                   bytes_per_round, flops_per_round, alpha, alpha_per_depth))(tallies);
     const auto full = full_tau(report, tallies);
     for (std::size_t h = 0; h < tallies.size(); ++h) {
-        heads.push_back(head_json(tallies[h], report.heads[h], full));
-        json& one = heads.back();
-        one["static_size_by_flops"] = or_null(static_size(report, tallies, h));
+        const ReplayedHead& head = report.heads[h];
         const auto alpha = tallies[h].alpha();
-        one["expected_tokens"] = alpha ? json(expected_tokens(*alpha, report.levels)) : json(nullptr);
-        one["expected_speedup"] = or_null(expected_speedup(report, alpha));
-        if (!report.heads[h].estimates.empty()) heads.back()["estimate"] = report.heads[h].estimates;
+        heads[h].update(
+            {{"head", or_null(head.spec)},
+             {"rho_tau", or_null(rho(tallies[h].tau(), full))},
+             {"exact", head.estimates.empty()},
+             {"static_size_by_flops", or_null(static_size(report, tallies, h))},
+             {"expected_tokens", alpha ? json(expected_tokens(*alpha, report.levels)) : json(nullptr)},
+             {"expected_speedup", or_null(expected_speedup(report, alpha))}});
+        if (!head.estimates.empty()) heads[h]["estimate"] = head.estimates;
     }
     return heads;
 }
 
 json file_json(const std::optional<HeadFileReport>& file) {
     if (!file) return nullptr;
-    return {{"path", file->path},
-            {"parameters", file->parameters},
-            {"trained", or_null(file->trained)},
-            {"lambda", or_null(file->lambda)},
-            {"held_out", file->held_out},
-            {"source", or_null(file->source)}};
+    return write_fields(join(DS_FIELDS(HeadFileReport, path, parameters, lambda, held_out),
+                             null_if_none(DS_FIELDS(HeadFileReport, trained, source))),
+                        *file);
 }
 
 /// Returns what the heads' files say about their making; "" if no head has a file.
@@ -201,40 +181,36 @@ json replay_json(const ReplayReport& report, const Shard& shard) {
     json prompts = json::array(), categories = json::array();
     for (std::size_t p = 0; p < info.prompts.size(); ++p) {
         const RecordedPrompt& prompt = info.prompts[p];
-        prompts.push_back(
-            {{"id", prompt.id},
-             {"category", prompt.category},
-             {"turn", prompt.turn},
-             {"prompt_tokens", prompt.prompt_tokens},
-             {"generated", prompt.generated_tokens},
-             {"heads", replayed_heads_json(report, tally(report, [&](std::size_t q) { return q == p; }))}});
+        json& one = prompts.emplace_back(
+            write_fields(join(DS_FIELDS(RecordedPrompt, id, category, turn, prompt_tokens),
+                              field("generated", &RecordedPrompt::generated_tokens)),
+                         prompt));
+        one["heads"] = replayed_heads_json(report, tally(report, [&](std::size_t q) { return q == p; }));
     }
     for (const std::string& name : list_categories(info))
         categories.push_back(
             {{"category", name}, {"heads", replayed_heads_json(report, tally_category(report, name))}});
-    return {
-        {"version", version},
-        {"trace", report.recording->folder()},
-        {"shard", shard_json(shard)},
-        {"source", info.source},
-        {"target", info.target.name},
-        {"drafter", report.drafter},
-        {"tree", report.tree},
-        {"verify", "match"},
-        {"temperature", info.sampling.temperature},
-        {"alpha_temperature", info.sampling.temperature > 0 ? info.sampling.temperature : 1.0},
-        {"seed", info.sampling.seed},
-        {"precision", report.precision},
-        {"acceptance", "replayed"},
-        {"seconds", report.seconds},
-        {"rounds_per_second", report.seconds > 0 ? static_cast<double>(report.rounds()) / report.seconds : 0},
-        {"agreement", or_null(report.result.agreement)},
-        {"heads", with_intervals(
-                      report, replayed_heads_json(report, tally(report, [](std::size_t) { return true; })))},
-        {"categories", std::move(categories)},
-        {"prompts", std::move(prompts)},
-        {"warnings", report.warnings},
-        {"notes", report.notes}};
+    json out =
+        write_fields(DS_FIELDS(ReplayReport, drafter, tree, precision, seconds, warnings, notes), report);
+    out.update(
+        {{"version", version},
+         {"trace", report.recording->folder()},
+         {"shard", shard_json(shard)},
+         {"source", info.source},
+         {"target", info.target.name},
+         {"verify", "match"},
+         {"temperature", info.sampling.temperature},
+         {"alpha_temperature", info.sampling.temperature > 0 ? info.sampling.temperature : 1.0},
+         {"seed", info.sampling.seed},
+         {"acceptance", "replayed"},
+         {"rounds_per_second",
+          report.seconds > 0 ? static_cast<double>(report.rounds()) / report.seconds : 0},
+         {"agreement", or_null(report.result.agreement)},
+         {"heads", with_intervals(
+                       report, replayed_heads_json(report, tally(report, [](std::size_t) { return true; })))},
+         {"categories", std::move(categories)},
+         {"prompts", std::move(prompts)}});
+    return out;
 }
 
 /// Returns tau of each head by category; "" for a recording of one category.

@@ -25,63 +25,42 @@ struct ReproduceArguments {
     JobOutput output;
 };
 
-json value_json(const ReproducedValue& value) {
-    return {{"column", value.paper.column},
-            {"quantity", value.paper.quantity},
-            {"ours", or_null(value.ours)},
-            {"ours_sd", or_null(value.deviation)},
-            {"published", or_null(value.paper.value)},
-            {"published_sd", or_null(value.paper.deviation)}};
-}
-
-json row_json(const ReproducedRow& row) {
-    json values = json::array();
-    for (const ReproducedValue& value : row.values) values.push_back(value_json(value));
-    return {{"row", row.paper.name},
-            {"method", or_null(row.method)},
-            {"missing", or_null(row.missing)},
-            {"kind", row.paper.kind},
-            {"notes", row.notes},
-            {"values", std::move(values)}};
-}
+constexpr auto row_fields = join(
+    null_if_none(DS_FIELDS(ReproducedRow, method, missing)), DS_FIELDS(ReproducedRow, notes),
+    field("row", [](const ReproducedRow& row) { return row.paper.name; }),
+    field("kind", [](const ReproducedRow& row) { return row.paper.kind; }),
+    as(list_of(join(DS_FIELDS(ReproducedValue, ours), field("ours_sd", &ReproducedValue::deviation),
+                    field("column", [](const ReproducedValue& one) { return one.paper.column; }),
+                    field("quantity", [](const ReproducedValue& one) { return one.paper.quantity; }),
+                    field("published", [](const ReproducedValue& one) { return one.paper.value; }),
+                    field("published_sd", [](const ReproducedValue& one) { return one.paper.deviation; }))),
+       DS_FIELDS(ReproducedRow, values)));
 
 json block_json(const ReproducedBlock& block) {
-    json rows = json::array();
-    for (const ReproducedRow& row : block.rows) rows.push_back(row_json(row));
-    return {{"setup", block.paper.label},
-            {"drafter", block.drafter},
-            {"tree", block.tree},
-            {"temperature", block.temperature},
-            {"batch", block.batch},
-            {"repeat", block.repeat},
-            {"first_seed", block.bench.first_seed},
-            {"max_new", block.max_new},
-            {"threads", block.threads},
-            {"speeds_with_prefill", block.paper.with_prefill},
-            {"conversations", block.bench.conversations},
-            {"finished_conversations", block.bench.finished_conversations},
-            {"rows", std::move(rows)}};
+    json out =
+        write_fields(DS_FIELDS(BenchReport, first_seed, conversations, finished_conversations), block.bench);
+    out.update(write_fields(
+        join(field("setup", &PaperBlock::label), field("speeds_with_prefill", &PaperBlock::with_prefill)),
+        block.paper));
+    out.update(write_fields(
+        join(DS_FIELDS(ReproducedBlock, drafter, tree, temperature, batch, repeat, max_new, threads),
+             as(list_of(row_fields), DS_FIELDS(ReproducedBlock, rows))),
+        block));
+    return out;
 }
 
 json reproduce_json(const ReproduceReport& report) {
-    json blocks = json::array();
-    for (const ReproducedBlock& block : report.blocks) blocks.push_back(block_json(block));
-    return {{"version", version},
-            {"table", report.table.name},
-            {"paper", report.table.paper},
-            {"arxiv", report.table.arxiv},
-            {"title", report.table.title},
-            {"against", report.table.target},
-            {"target", report.target},
-            {"synthetic", report.synthetic},
-            {"precision", report.precision},
-            {"backend", report.backend},
-            {"vocabulary", report.vocabulary},
-            {"conversations", report.conversations},
-            {"blocks", std::move(blocks)},
-            {"differences", report.differences},
-            {"cancelled", report.cancelled},
-            {"seconds", report.seconds}};
+    json out = write_fields(DS_FIELDS(ReproduceReport, target, synthetic, precision, backend, vocabulary,
+                                      conversations, differences, cancelled, seconds),
+                            report);
+    out.update(
+        write_fields(join(field("table", &PaperTable::name), DS_FIELDS(PaperTable, paper, arxiv, title),
+                          field("against", &PaperTable::target)),
+                     report.table));
+    out["version"] = version;
+    out["blocks"] = json::array();
+    for (const ReproducedBlock& block : report.blocks) out["blocks"].push_back(block_json(block));
+    return out;
 }
 
 int digits_of(const std::string& quantity) {

@@ -10,24 +10,20 @@
 #include "app/cli/cli.h"
 #include "app/cli/decoding_options.h"
 #include "app/cli/estimates.h"
-#include "app/cli/finding.h"
-#include "app/cli/head_help.h"
 #include "app/cli/head_tables.h"
-#include "app/cli/interrupt.h"
-#include "app/cli/latency_tables.h"
+#include "app/cli/job.h"
 #include "app/cli/options.h"
-#include "app/cli/progress.h"
 #include "app/cli/shard_option.h"
-#include "app/cli/speedup_text.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
+#include "app/jobs/resolve/resolve.h"
+#include "app/jobs/run/choose_tree.h"
 #include "app/jobs/run/run_job.h"
-#include "app/jobs/run/tree_autotuner.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
-#include "profiler/stats/speedup.h"
-#include "profiler/stats/sweep_table.h"
+#include "stats/speedup.h"
+#include "stats/sweep_table.h"
 
 namespace draftscope::cli {
 namespace {
@@ -47,53 +43,48 @@ struct RunArguments {
 };
 
 json prompt_json(const PromptReport& prompt, const PromptStats& stats) {
-    const PromptOutcome& outcome = prompt.outcome;
-    return {{"id", prompt.id},
-            {"category", prompt.category},
-            {"prompt_tokens", outcome.prompt_tokens},
-            {"tokens", outcome.tokens},
-            {"text", outcome.text},
-            {"rounds", stats.rounds},
-            {"tau", stats.rounds > 0 ? json(stats.tau) : json(nullptr)},
-            {"tau_unclipped", stats.rounds > 0 ? json(stats.tau_unclipped) : json(nullptr)},
-            {"tokens_per_second", rate_json(stats.tokens_per_second)},
-            {"finish", to_text(outcome.finish)}};
+    json out = write_fields(DS_FIELDS(PromptReport, id, category), prompt);
+    out.update(write_fields(DS_FIELDS(PromptOutcome, prompt_tokens, tokens, text, finish), prompt.outcome));
+    out.update(write_fields(join(DS_FIELDS(PromptStats, rounds),
+                                 null_if_none(DS_FIELDS(PromptStats, tau, tau_unclipped, tokens_per_second))),
+                            stats));
+    return out;
 }
 
 json cupti_json(const CuptiProbe& probe) {
     if (probe.text.empty()) return nullptr;
-    return {{"state", to_text(probe.state)}, {"text", probe.text},       {"remedy", probe.remedy},
-            {"library", probe.library},      {"version", probe.version}, {"holder", probe.holder}};
+    return write_fields(DS_FIELDS(CuptiProbe, state, text, remedy, library, version, holder), probe);
 }
 
-json gpu_json(const RunReport& report) {
-    if (!report.gpu) return nullptr;
-    const kernels::BackendStats& use = *report.gpu;
-    return {{"graphs_on", use.graphs_enabled},
-            {"graphs", use.graphs},
-            {"graphs_refused", use.graphs_failed},
-            {"why_refused", or_null(use.graph_error)},
-            {"l2_window_bytes", use.l2_persisting_bytes},
-            {"library", or_null(use.library)},
-            {"library_products", use.library_products}};
+json gpu_json(const std::optional<kernels::BackendStats>& use) {
+    using Stats = kernels::BackendStats;
+    if (!use) return nullptr;
+    return write_fields(
+        join(field("graphs_on", &Stats::graphs_enabled), DS_FIELDS(Stats, graphs, library_products),
+             field("graphs_refused", &Stats::graphs_failed),
+             field("l2_window_bytes", &Stats::l2_persisting_bytes),
+             null_if_none(join(field("why_refused", &Stats::graph_error), DS_FIELDS(Stats, library)))),
+        *use);
 }
 
 /// Returns the effect of --numerics fast; null for exact runs.
-json exact_json(const RunReport& report) {
-    if (!report.exact) return nullptr;
-    const ExactCheck& check = *report.exact;
-    json first = nullptr;
-    if (check.first) first = {{"prompt", check.first->sequence}, {"token", check.first->token}};
-    return {{"texts", check.texts},
-            {"texts_apart", check.texts_with_mismatches},
-            {"tokens", check.tokens},
-            {"tokens_apart", check.mismatches},
-            {"first_apart", first}};
+json exact_json(const std::optional<ExactCheck>& check) {
+    if (!check) return nullptr;
+    constexpr auto first = [](const std::optional<ExactCheck::Position>& at) {
+        return at ? json{{"prompt", at->sequence}, {"token", at->token}} : json();
+    };
+    return write_fields(
+        join(DS_FIELDS(ExactCheck, texts, tokens), field("texts_apart", &ExactCheck::texts_with_mismatches),
+             field("tokens_apart", &ExactCheck::mismatches),
+             as(first, field("first_apart", &ExactCheck::first))),
+        *check);
 }
 
 /// Returns the speed-up that is forecast for the conversations of the shipped acceptance.
 Estimate forecast_speedup(const RunReport& report) {
-    return sweep_table({report.forecasts.front()}).front().speedup;
+    std::vector<SweepSetting> best = {report.forecasts.front()};
+    rank_settings(best);
+    return best.front().figures.speedup;
 }
 
 json tree_auto_json(const RunReport& report) {
@@ -118,45 +109,31 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const RunCon
     json losses = losses_json(snapshot, report.run_id);
     for (const LossRow& loss : report.storage_losses)
         losses.push_back({{"kind", loss.kind}, {"count", loss.count}});
-    return {{"version", version},
-            {"cancelled", report.cancelled},
-            {"planned_prompts", report.planned_prompts},
-            {"resumed", report.resumed_conversations},
-            {"tree_auto", tree_auto_json(report)},
-            {"target", run.target},
-            {"drafter", run.drafter},
-            {"head", run.head},
-            {"tree", run.tree},
-            {"verify", run.verify},
-            {"lossless", losslessness(run)},
-            {"temperature", run.temperature},
-            {"seed", run.seed},
-            {"batch", run.batch},
-            {"tier", run.tier},
-            {"tier_asked", to_text(report.tier.requested)},
-            {"tier_note", or_null(report.tier.why)},
-            {"cupti", cupti_json(report.cupti)},
-            {"backend", run.backend},
-            {"threads", run.threads},
-            {"pinned_workers", report.pinned_workers},
-            {"gpu", gpu_json(report)},
-            {"numerics", run.numerics},
-            {"beside_exact", exact_json(report)},
-            {"precision", run.precision},
-            {"synthetic", run.synthetic},
-            {"acceptance", run.acceptance},
-            {"shard", shard_json(config.shard)},
-            {"capture", or_null(report.capture)},
-            {"prompts", std::move(prompts)},
-            {"totals", totals_json(snapshot, report.run_id)},
-            {"baseline", speedup_json(snapshot, report.run_id)},
-            {"latency", latency_json(latency(snapshot, report.run_id))},
-            {"speed", position_json(snapshot, report.run_id)},
-            {"phases", phases_json(snapshot, report.run_id)},
-            {"heads", heads_json(snapshot, report.run_id)},
-            {"losses", losses},
-            {"template", json::parse(run.config_json, nullptr, false).value("template", "none")},
-            {"notes", report.notes}};
+    json out = write_fields(DS_FIELDS(RunRow, target, drafter, head, tree, verify, temperature, seed, batch,
+                                      tier, backend, threads, numerics, precision, synthetic, acceptance),
+                            run);
+    out.update(write_fields(
+        join(DS_FIELDS(RunReport, cancelled, planned_prompts, pinned_workers, notes),
+             field("resumed", &RunReport::resumed_conversations), field("tree_auto", tree_auto_json),
+             null_if_none(DS_FIELDS(RunReport, capture)), as(cupti_json, DS_FIELDS(RunReport, cupti)),
+             as(gpu_json, DS_FIELDS(RunReport, gpu)),
+             as(exact_json, field("beside_exact", &RunReport::exact))),
+        report));
+    out.update({{"version", version},
+                {"lossless", losslessness(run)},
+                {"tier_asked", to_text(report.tier.requested)},
+                {"tier_note", or_null(report.tier.why)},
+                {"shard", shard_json(config.shard)},
+                {"prompts", std::move(prompts)},
+                {"totals", totals_json(snapshot, report.run_id)},
+                {"baseline", speedup_json(snapshot, report.run_id)},
+                {"latency", latency_json(latency(snapshot, report.run_id))},
+                {"speed", position_json(snapshot, report.run_id)},
+                {"phases", phases_json(snapshot, report.run_id)},
+                {"heads", heads_json(snapshot, report.run_id)},
+                {"losses", losses},
+                {"template", json::parse(run.config_json, nullptr, false).value("template", "none")}});
+    return out;
 }
 
 /// Prints the forecast of --tree quick next to what came.
@@ -384,7 +361,7 @@ void add_run(CLI::App& program, Action& action) {
                   "--tree quick, whose forecast is kept");
     add_shown(*command, "--tier", config.tier,
               "depth of the measurement: 0 clocks (the only tier for comparing speeds), 1 CUPTI "
-              "graph intervals, 2 every kernel, 3 counters");
+              "graph intervals, 2 every kernel");
     command
         ->add_option(
             "--baseline", config.baseline,

@@ -4,25 +4,19 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
+
+#include "base/parse.h"
 
 namespace draftscope::cli {
 namespace {
 
-std::optional<int> parse_int(std::string_view text) {
-    int value = 0;
-    const char* const last = text.data() + text.size();
-    const auto [end, error] = std::from_chars(text.data(), last, value);
-    if (error != std::errc() || end != last || text.empty()) return std::nullopt;
-    return value;
-}
-
 std::optional<int> read_int(const Environment& environment, const char* name) {
     const char* value = environment(name);
-    return value == nullptr ? std::nullopt : parse_int(value);
+    return value == nullptr ? std::nullopt : parse_number<int>(value);
 }
 
 /// The place of this process among `count` ones, from 0.
@@ -101,7 +95,8 @@ Result<Shard> parse_shard(const std::string& text) {
     const std::size_t slash = text.find('/');
     const std::string_view whole = text;
     if (slash != std::string::npos) {
-        const auto index = parse_int(whole.substr(0, slash)), count = parse_int(whole.substr(slash + 1));
+        const auto index = parse_number<int>(whole.substr(0, slash)),
+                   count = parse_number<int>(whole.substr(slash + 1));
         if (index && count && *index >= 1 && *index <= *count) return Shard{*index, *count};
     }
     return bad_input("--shard {}: expected I/N with I from 1 to N, as in 2/8, or off", text);
@@ -109,7 +104,14 @@ Result<Shard> parse_shard(const std::string& text) {
 
 Result<std::string> expand_pattern(const std::string& option, const std::string& path, const Shard& shard,
                                    const Environment& environment) {
-    std::string out;
+    std::string out, job;
+    for (const char* name : {"SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID"})
+        if (const char* id = environment(name); id != nullptr && job.empty()) job = id;
+    const std::map<char, std::string> values = {{'i', std::to_string(shard.index)},
+                                                {'n', std::to_string(shard.count)},
+                                                {'h', host_name()},
+                                                {'j', job},
+                                                {'%', "%"}};
     bool has_index = false;
     for (std::size_t i = 0; i < path.size(); ++i) {
         if (path[i] != '%') {
@@ -117,29 +119,17 @@ Result<std::string> expand_pattern(const std::string& option, const std::string&
             continue;
         }
         const char kind = ++i < path.size() ? path[i] : ' ';
-        if (kind == 'i') {
-            out += std::to_string(shard.index);
-            has_index = true;
-        } else if (kind == 'n') {
-            out += std::to_string(shard.count);
-        } else if (kind == 'h') {
-            out += host_name();
-        } else if (kind == 'j') {
-            const char* id = nullptr;
-            for (const char* name : {"SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID"})
-                if (id == nullptr) id = environment(name);
-            if (id == nullptr)
-                return bad_input("{} {}: %j is the job id, but SLURM_JOB_ID and PBS_JOBID are not set",
-                                 option, path);
-            out += id;
-        } else if (kind == '%') {
-            out += '%';
-        } else {
+        const auto value = values.find(kind);
+        if (value == values.end())
             return bad_input(
                 "{} {}: unknown pattern '%{}'; known are %i (shard), %n (shards), %h (host), %j (job id) and "
                 "%% (a %)",
                 option, path, kind);
-        }
+        if (value->second.empty())
+            return bad_input("{} {}: %j is the job id, but SLURM_JOB_ID and PBS_JOBID are not set", option,
+                             path);
+        out += value->second;
+        has_index = has_index || kind == 'i';
     }
     if (!shard.whole() && !has_index)
         return bad_input(

@@ -4,19 +4,17 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
-#include "app/cli/finding.h"
+#include "app/cli/estimates.h"
 #include "app/cli/head_tables.h"
-#include "app/cli/latency_tables.h"
-#include "app/cli/speedup_text.h"
-#include "app/cli/statistics_tables.h"
 #include "app/cli/tables.h"
+#include "base/fields.h"
 #include "base/phase_names.h"
-#include "capture/machine_facts.h"
+#include "capture/quantile.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
+#include "stats/run_statistics.h"
 #include "storage/capture_file.h"
 
 namespace draftscope::cli {
@@ -24,22 +22,124 @@ namespace {
 
 using nlohmann::json;
 
+std::string us(double ns) {
+    return fmt::format("{:.1f}", ns * 1e-3);
+}
+
+std::string range(const std::optional<Interval>& interval, double factor) {
+    if (!interval) return "-";
+    return fmt::format("{:.1f} .. {:.1f}", interval->low * factor, interval->high * factor);
+}
+
+/// Returns a quantile, or the number of samples that it requires.
+std::string quantile_text(const std::optional<double>& value, std::size_t min_samples, std::int64_t n) {
+    if (value) return us(*value);
+    return n == 0 ? "-" : fmt::format("n < {}", min_samples);
+}
+
+std::vector<std::string> table_row(std::string name, const Summary& ns, const std::optional<Interval>& median,
+                                   const std::string& share, const std::string& share_interval,
+                                   const std::string& bandwidth, const std::string& of_probe) {
+    const bool some = ns.n > 0;
+    return {std::move(name),
+            fmt::format("{}", ns.n),
+            fmt::format("{:.2f}", ns.total * 1e-6),
+            some ? us(ns.mean) : "-",
+            some ? us(ns.median) : "-",
+            range(median, 1e-3),
+            some ? us(ns.mad) : "-",
+            quantile_text(ns.p90, min_samples_for_p90, ns.n),
+            quantile_text(ns.p99, min_samples_for_p99, ns.n),
+            share,
+            share_interval,
+            bandwidth,
+            of_probe};
+}
+
+json interval_json(const std::optional<Interval>& interval, double factor) {
+    if (!interval) return nullptr;
+    return {interval->low * factor, interval->high * factor};
+}
+
+json times_json(const Summary& ns, const std::optional<Interval>& median) {
+    constexpr auto us = [](std::optional<double> time) { return time ? json(*time * 1e-3) : json(); };
+    json out = write_fields(as(us, DS_FIELDS(Summary, mean, median, mad, min, max, p90, p99), "_us"), ns);
+    if (ns.n == 0)
+        for (json& value : out) value = nullptr;
+    out.update(
+        {{"n", ns.n}, {"total_ms", ns.total * 1e-6}, {"median_interval_us", interval_json(median, 1e-3)}});
+    return out;
+}
+
+std::string estimate_text(const char* name, const std::optional<Estimate>& estimate, int digits) {
+    if (!estimate) return {};
+    std::string out = fmt::format("{} {:.{}f}", name, estimate->value, digits);
+    if (estimate->interval)
+        out += fmt::format(" ({:.{}f} .. {:.{}f})", estimate->interval->low, digits, estimate->interval->high,
+                           digits);
+    return out;
+}
+
+std::string warmup_text(const RunStatistics& s) {
+    if (s.warmup_cut > 0)
+        return fmt::format("warm-up: the first {} counted steps were slower than the rest and are excluded\n",
+                           s.warmup_cut);
+    if (s.warmup_found > 0)
+        return fmt::format(
+            "warm-up: the first {} counted steps are slower than the rest; --cut-warmup excludes them\n",
+            s.warmup_found);
+    return {};
+}
+
+/// Returns the table of phases with location, spread, quantiles and intervals, and a line about the
+/// resampling. `probe` is the bandwidth measured on the run's machine, in GB/s.
+std::string statistics_text(const RunStatistics& s, const std::optional<double>& probe) {
+    std::vector<std::vector<std::string>> rows = {
+        table_row("step", s.step_ns, s.step_interval, "100.0", "", "", "")};
+    for (const PhaseStatistics& phase : s.phases)
+        rows.push_back(table_row(phase_name(phase.phase_id), phase.ns, phase.median_interval,
+                                 fmt::format("{:.1f}", 100 * phase.share), range(phase.share_interval, 100),
+                                 bandwidth_text(phase.gb_per_s), probe_share_text(phase.gb_per_s, probe)));
+    std::string out = format_table({"phase", "n", "total ms", "mean us", "median us", "95 %", "MAD us",
+                                    "p90 us", "p99 us", "share %", "95 %", "GB/s", "% of probe"},
+                                   rows);
+    const std::string tau = estimate_text("tau", s.tau, 3);
+    const std::string speed = estimate_text("tok/s", s.tokens_per_second, 1);
+    if (!tau.empty()) out += tau + " over all rounds" + (speed.empty() ? "" : "   ");
+    if (!speed.empty()) out += speed + " over these steps";
+    if (!tau.empty() || !speed.empty()) out += "\n";
+    out += interval_text(s.conversations) + "\n";
+    return out + warmup_text(s);
+}
+
+/// Times are in microseconds, intervals [low, high] or null.
+json statistics_json(const RunStatistics& s) {
+    json phases = json::array();
+    for (const PhaseStatistics& phase : s.phases) {
+        json row = times_json(phase.ns, phase.median_interval);
+        row.update(write_fields(DS_FIELDS(PhaseStatistics, share, share_interval, gb_per_s), phase));
+        row["name"] = phase_name(phase.phase_id);
+        row["exposed_ms"] = phase.exposed_ns * 1e-6;
+        phases.push_back(std::move(row));
+    }
+    json out = write_fields(join(field("units", &RunStatistics::conversations),
+                                 DS_FIELDS(RunStatistics, warmup_found, warmup_cut),
+                                 as(estimate_json, DS_FIELDS(RunStatistics, tau, tokens_per_second))),
+                            s);
+    out.update({{"unit", "conversation"},
+                {"no_interval", or_null(no_interval_text(s.conversations))},
+                {"resamples", bootstrap_resamples},
+                {"seed", BootstrapOptions{}.seed},
+                {"step", times_json(s.step_ns, s.step_interval)},
+                {"phases", phases}});
+    return out;
+}
+
 struct StatsArguments {
     std::string file;
     bool json = false;
     bool cut_warmup = false;
 };
-
-json counters_json(const Snapshot& snapshot, RowId run_id) {
-    json out = json::array();
-    for (const GpuCounterStats& row : gpu_counter_stats(snapshot, run_id))
-        out.push_back({{"phase", phase_rows[row.phase_id].name},
-                       {"name", row.name},
-                       {"steps", row.count},
-                       {"total", row.total},
-                       {"per_step", row.per_step()}});
-    return out;
-}
 
 /// The notes of a run's files, without those of rounds.
 json notes_json(const Snapshot& snapshot, RowId run_id) {
@@ -50,30 +150,22 @@ json notes_json(const Snapshot& snapshot, RowId run_id) {
 }
 
 json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
-    return {{"id", run.id},
-            {"name", run.name},
-            {"started_utc", run.started_utc},
-            {"ended", run.ended == RunEnd::live ? json(nullptr) : json(to_text(run.ended))},
-            {"target", run.target},
-            {"drafter", run.drafter},
-            {"head", run.head},
-            {"tree", run.tree},
-            {"verify", run.verify},
-            {"lossless", losslessness(run)},
-            {"tier", run.tier},
-            {"synthetic", run.synthetic},
-            {"acceptance", run.acceptance},
-            {"is_baseline", is_baseline(run)},
-            {"totals", totals_json(snapshot, run.id)},
-            {"baseline", speedup_json(snapshot, run.id)},
-            {"latency", latency_json(latency(snapshot, run.id))},
-            {"speed", position_json(snapshot, run.id)},
-            {"phases", phases_json(snapshot, run.id)},
-            {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
-            {"heads", heads_json(snapshot, run.id)},
-            {"gpu_counters", counters_json(snapshot, run.id)},
-            {"losses", losses_json(snapshot, run.id)},
-            {"notes", notes_json(snapshot, run.id)}};
+    json out = write_fields(DS_FIELDS(RunRow, id, name, started_utc, target, drafter, head, tree, verify,
+                                      tier, synthetic, acceptance),
+                            run);
+    out.update({{"ended", run.ended == RunEnd::live ? json(nullptr) : json(to_text(run.ended))},
+                {"lossless", losslessness(run)},
+                {"is_baseline", is_baseline(run)},
+                {"totals", totals_json(snapshot, run.id)},
+                {"baseline", speedup_json(snapshot, run.id)},
+                {"latency", latency_json(latency(snapshot, run.id))},
+                {"speed", position_json(snapshot, run.id)},
+                {"phases", phases_json(snapshot, run.id)},
+                {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
+                {"heads", heads_json(snapshot, run.id)},
+                {"losses", losses_json(snapshot, run.id)},
+                {"notes", notes_json(snapshot, run.id)}});
+    return out;
 }
 
 void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
@@ -89,12 +181,6 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
           totals.committed, totals.rounds, totals.tau_unclipped, rate_text(totals.tokens_per_second),
           latency_text(latency(snapshot, run.id)), speedup_text(snapshot, run.id),
           statistics_text(run_statistics(snapshot, run.id, cut_warmup), probed_gb_per_s(run)));
-    std::vector<std::vector<std::string>> counters;
-    for (const GpuCounterStats& row : gpu_counter_stats(snapshot, run.id))
-        counters.push_back({std::string(phase_rows[row.phase_id].name), row.name,
-                            fmt::format("{}", row.count), fmt::format("{:.4g}", row.per_step())});
-    if (!counters.empty())
-        print("\n{}", format_table({"phase", "GPU counter", "steps", "per step"}, counters));
     print("{}", position_text(snapshot, run.id));
     const std::string excluded = excluded_text(snapshot, run.id);
     if (!excluded.empty()) print("{}\n", excluded);
@@ -108,6 +194,9 @@ struct Pooled {
     std::vector<const RunRow*> runs;
     RunTotals sum;  ///< counts and times only
 
+    const std::string& name() const { return runs.front()->name; }
+    const std::string& tree() const { return runs.front()->tree; }
+    std::int64_t rounds() const { return sum.rounds; }
     double tau() const { return static_cast<double>(sum.committed) / static_cast<double>(sum.rounds); }
     double tokens_per_second() const {
         return sum.counted_ns > 0 ? static_cast<double>(sum.counted_committed) / seconds(sum.counted_ns) : 0;
@@ -134,22 +223,16 @@ std::vector<Pooled> pooled_settings(const Snapshot& snapshot) {
 }
 
 json pooled_json(const Snapshot& snapshot) {
-    json out = json::array();
-    for (const Pooled& pooled : pooled_settings(snapshot)) {
-        json runs = json::array(), seeds = json::array();
-        for (const RunRow* run : pooled.runs) {
-            runs.push_back(run->id);
-            seeds.push_back(run->seed);
-        }
-        out.push_back({{"runs", std::move(runs)},
-                       {"seeds", std::move(seeds)},
-                       {"name", pooled.runs.front()->name},
-                       {"tree", pooled.runs.front()->tree},
-                       {"rounds", pooled.sum.rounds},
-                       {"tau", pooled.tau()},
-                       {"tokens_per_second", rate_json(pooled.tokens_per_second())}});
-    }
-    return out;
+    const auto each = [](auto member) {
+        return [=](const Pooled& pooled) {
+            json out = json::array();
+            for (const RunRow* run : pooled.runs) out.push_back(run->*member);
+            return out;
+        };
+    };
+    return list_of(join(field("runs", each(&RunRow::id)), field("seeds", each(&RunRow::seed)),
+                        DS_FIELDS(Pooled, name, tree, rounds, tau),
+                        null_if_none(DS_FIELDS(Pooled, tokens_per_second))))(pooled_settings(snapshot));
 }
 
 void print_pooled(const Snapshot& snapshot) {
@@ -157,9 +240,9 @@ void print_pooled(const Snapshot& snapshot) {
     for (const Pooled& pooled : pooled_settings(snapshot)) {
         std::vector<RowId> runs;
         for (const RunRow* run : pooled.runs) runs.push_back(run->id);
-        rows.push_back({pooled.runs.front()->name, pooled.runs.front()->tree,
-                        fmt::format("{}", fmt::join(runs, ", ")), fmt::format("{}", pooled.sum.rounds),
-                        fmt::format("{:.3f}", pooled.tau()), rate_text(pooled.tokens_per_second())});
+        rows.push_back({pooled.name(), pooled.tree(), fmt::format("{}", fmt::join(runs, ", ")),
+                        std::to_string(pooled.rounds()), fmt::format("{:.3f}", pooled.tau()),
+                        rate_text(pooled.tokens_per_second())});
     }
     if (rows.empty()) return;
     print("{}\n",

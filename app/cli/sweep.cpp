@@ -10,11 +10,14 @@
 #include "app/cli/job.h"
 #include "app/cli/options.h"
 #include "app/cli/shard_option.h"
-#include "app/cli/sweep_output.h"
+#include "app/cli/version.h"
 #include "app/jobs/resolve/resolve.h"
-#include "app/jobs/sweep/confirm.h"
+#include "app/jobs/sweep/sweep_job.h"
+#include "base/fields.h"
+#include "base/format_count.h"
 #include "storage/sql.h"
 
+/// The commands `sweep` and `advise`.
 namespace draftscope::cli {
 namespace {
 
@@ -25,48 +28,87 @@ struct SweepArguments {
     std::string heads;
     std::string csv, shard;
     int shown = 20;
+    int batch = 1;  ///< of advise
     ConfirmConfig live;
     std::vector<ConfirmedSetting> confirmed;
     JobOutput output;
 };
 
-json confirmed_json(const SweepReport& report, const ConfirmedSetting& one) {
-    json document = sweep_row_json(report, report.rows[one.row]);
-    document["measured"] = {{"tau", one.tau},
-                            {"tokens_per_second", one.tokens_per_second},
-                            {"speedup", estimate_json(one.speedup)},
-                            {"agrees", one.agrees ? json(*one.agrees) : json(nullptr)}};
+constexpr auto sweep_setting_fields =
+    join(DS_FIELDS(SweepSetting, drafter), null_if_none(DS_FIELDS(SweepSetting, head)),
+         DS_FIELDS(SweepSetting, tree, batch, round_ms, plain_ms, cost_error, extrapolated, exact));
+constexpr auto sweep_figure_fields =
+    join(as(estimate_json, DS_FIELDS(SettingFigures, tau, tokens_per_second, speedup, against_full)),
+         DS_FIELDS(SettingFigures, on_front, ties_with_best));
+constexpr auto confirmed_fields = join(DS_FIELDS(ConfirmedSetting, tau, tokens_per_second, agrees),
+                                       as(estimate_json, DS_FIELDS(ConfirmedSetting, speedup)));
+constexpr auto oracle_fields =
+    join(null_if_none(DS_FIELDS(OracleLine, head)),
+         DS_FIELDS(OracleLine, drafters, batch, levels, tau, round_ms, tokens_per_second, speedup));
+constexpr auto setting_choice_fields =
+    join(as(estimate_json, DS_FIELDS(SettingChoice, tau, speedup)), DS_FIELDS(SettingChoice, same_choice));
+constexpr auto advice_fields =
+    join(DS_FIELDS(Advice, summary, changes, serving), field("run", &Advice::run_line));
+constexpr auto sweep_profile_fields =
+    join(field("file", &MachineProfile::path), DS_FIELDS(MachineProfile, kind, machine, model),
+         field("controlled", [](const MachineProfile& profile) { return !profile.controls.empty(); }));
+constexpr auto sweep_report_fields = DS_FIELDS(SweepReport, recording, conversations, max_new, temperature,
+                                               estimates, skipped, notes, passes, seconds);
+
+json sweep_setting_json(const SweepSetting& setting) {
+    json document = write_fields(sweep_setting_fields, setting);
+    document.update(write_fields(sweep_figure_fields, setting.figures));
     return document;
 }
 
-json report_json(const SweepReport& report, const SweepArguments& options) {
-    json document = sweep_json(report, advise(report, options.config.replay.model));
+/// Returns what both commands print of the recording, the profile, the passes and the advice.
+json shared_json(const SweepReport& report) {
+    json document = write_fields(sweep_report_fields, report);
+    document["version"] = version;
+    document["profile"] = write_fields(sweep_profile_fields, report.profile);
+    document["advice"] = write_fields(setting_choice_fields, report.advice.choice);
+    document["advice"].update(write_fields(advice_fields, report.advice));
+    return document;
+}
+
+json sweep_json(const SweepReport& report, const SweepArguments& options) {
+    json document = shared_json(report);
     document["shard"] = shard_json(options.config.replay.shard);
     if (options.live.count > 0) document["confirmed"] = json::array();
-    for (const ConfirmedSetting& one : options.confirmed)
-        document["confirmed"].push_back(confirmed_json(report, one));
+    for (const ConfirmedSetting& one : options.confirmed) {
+        document["confirmed"].push_back(sweep_setting_json(report.settings[one.setting]));
+        document["confirmed"].back()["measured"] = write_fields(confirmed_fields, one);
+    }
     document["settings"] = json::array();
-    for (const SweepRow& row : report.rows) document["settings"].push_back(sweep_row_json(report, row));
-    document["oracles"] = json::array();
-    for (const OracleLine& line : report.oracles)
-        document["oracles"].push_back({{"drafters", line.drafters},
-                                       {"head", or_null(line.head)},
-                                       {"batch", line.batch},
-                                       {"levels", line.levels},
-                                       {"tau", line.tau()},
-                                       {"round_ms", line.round_ms},
-                                       {"tokens_per_second", line.tokens_per_second()},
-                                       {"speedup", line.speedup()}});
+    for (const SweepSetting& one : report.settings) document["settings"].push_back(sweep_setting_json(one));
+    document["oracles"] = list_of(oracle_fields)(report.oracles);
     return document;
 }
 
-std::string csv_cell(const std::string& text) {
-    return text.find_first_of(",\"\n") == std::string::npos ? text : storage::sql_quoted(text, '"');
+json advise_json(const SweepReport& report) {
+    json document = shared_json(report);
+    const auto setting = [&](std::optional<std::size_t> place) {
+        return place ? sweep_setting_json(report.settings[*place]) : json();
+    };
+    document["chosen"] = setting(report.advice.choice.chosen);
+    document["fastest"] = setting(report.advice.choice.fastest);
+    document["runner_up"] = setting(report.advice.choice.runner_up);
+    document["settings"] = report.settings.size();
+    return document;
 }
 
-std::string interval_cells(const Estimate& estimate) {
-    if (!estimate.interval) return fmt::format("{},,", estimate.value);
-    return fmt::format("{},{},{}", estimate.value, estimate.interval->low, estimate.interval->high);
+/// Returns a member of sweep_setting_json() as cells: an estimate as value, low and high.
+std::string csv_cells(const json& value) {
+    if (value.is_object()) {
+        const json& range = value["interval"];
+        return csv_cells(value["value"]) +
+               (range.is_null() ? ",," : "," + csv_cells(range[0]) + "," + csv_cells(range[1]));
+    }
+    if (value.is_null()) return "";
+    if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
+    if (value.is_number()) return fmt::format("{}", value.get<double>());
+    const auto text = value.get<std::string>();
+    return text.find_first_of(",\"\n") == std::string::npos ? text : storage::sql_quoted(text, '"');
 }
 
 Status write_csv(const SweepReport& report, const std::string& path) {
@@ -74,36 +116,39 @@ Status write_csv(const SweepReport& report, const std::string& path) {
     file
         << "drafter,head,tree,batch,tau,tau_low,tau_high,tokens_per_second,tokens_per_second_low,"
            "tokens_per_second_high,speedup,speedup_low,speedup_high,round_ms,exact,on_front,ties_with_best\n";
-    for (const SweepRow& row : report.rows) {
-        const SweepSetting& setting = report.settings[row.setting];
-        file << fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", csv_cell(setting.drafter),
-                            csv_cell(setting.head), csv_cell(setting.tree), setting.batch,
-                            interval_cells(row.tau), interval_cells(row.tokens_per_second),
-                            interval_cells(row.speedup), setting.round_ms, setting.exact ? 1 : 0,
-                            row.on_front ? 1 : 0,
-                            row.ties_with_best ? (*row.ties_with_best ? "1" : "0") : "");
+    for (const SweepSetting& one : report.settings) {
+        const json row = sweep_setting_json(one);
+        std::vector<std::string> cells;
+        for (const char* key : {"drafter", "head", "tree", "batch", "tau", "tokens_per_second", "speedup",
+                                "round_ms", "exact", "on_front", "ties_with_best"})
+            cells.push_back(csv_cells(row[key]));
+        file << fmt::format("{}\n", fmt::join(cells, ","));
     }
     file.close();
     if (!file) return failed("--csv {}: can't be written", path);
     return {};
 }
 
+std::string head_or_dash(const std::string& head) {
+    return head.empty() ? "-" : head;
+}
+
 void print_table(const SweepReport& report, int shown) {
     std::vector<std::vector<std::string>> rows;
     int batch = 0, count = 0;
-    for (const SweepRow& row : report.rows) {
-        const SweepSetting& setting = report.settings[row.setting];
-        if (setting.batch != batch) count = 0;
-        batch = setting.batch;
+    for (const SweepSetting& one : report.settings) {
+        const SettingFigures& figures = one.figures;
+        if (one.batch != batch) count = 0;
+        batch = one.batch;
         if (++count > shown && shown > 0) continue;
-        std::string marks = row.on_front ? "front" : "";
-        if (row.ties_with_best.value_or(false)) marks += marks.empty() ? "~" : " ~";
-        if (!setting.exact) marks += marks.empty() ? "estimate" : ", estimate";
-        if (setting.extrapolated) marks += marks.empty() ? "extrapolated" : ", extrapolated";
-        rows.push_back({setting.drafter, setting.head.empty() ? "-" : setting.head, setting.tree,
-                        std::to_string(setting.batch), with_interval(row.tau), number(setting.round_ms, 2),
-                        fmt::format("{:.1f}", row.tokens_per_second.value), with_interval(row.speedup),
-                        with_interval(row.against_full), marks});
+        std::string marks = figures.on_front ? "front" : "";
+        if (figures.ties_with_best.value_or(false)) marks += marks.empty() ? "~" : " ~";
+        if (!one.exact) marks += marks.empty() ? "estimate" : ", estimate";
+        if (one.extrapolated) marks += marks.empty() ? "extrapolated" : ", extrapolated";
+        rows.push_back({one.drafter, head_or_dash(one.head), one.tree, std::to_string(one.batch),
+                        with_interval(figures.tau), number(one.round_ms, 2),
+                        number(figures.tokens_per_second.value, 1), with_interval(figures.speedup),
+                        with_interval(figures.against_full), marks});
     }
     print("{}", format_table({"drafter", "head", "tree", "batch", "tau", "round ms", "tok/s", "x plain",
                               "x full head", ""},
@@ -114,10 +159,10 @@ void print_table(const SweepReport& report, int shown) {
 void print_oracles(const SweepReport& report) {
     std::vector<std::vector<std::string>> rows;
     for (const OracleLine& line : report.oracles)
-        rows.push_back({fmt::format("{}", fmt::join(line.drafters, " + ")),
-                        line.head.empty() ? "-" : line.head, std::to_string(line.levels),
-                        std::to_string(line.batch), number(line.tau(), 3), number(line.round_ms, 2),
-                        fmt::format("{:.1f}", line.tokens_per_second()), number(line.speedup(), 2)});
+        rows.push_back({fmt::format("{}", fmt::join(line.drafters, " + ")), head_or_dash(line.head),
+                        std::to_string(line.levels), std::to_string(line.batch), number(line.tau(), 3),
+                        number(line.round_ms, 2), number(line.tokens_per_second(), 1),
+                        number(line.speedup(), 2)});
     if (rows.empty()) return;
     print("\noracles: chains of exactly the accepted length, the longer of two drafts\n{}",
           format_table({"drafter", "head", "at most", "batch", "tau", "round ms", "tok/s", "x plain"}, rows));
@@ -127,11 +172,10 @@ void print_confirmed(const SweepReport& report, const SweepArguments& options) {
     if (options.confirmed.empty()) return;
     std::vector<std::vector<std::string>> rows;
     for (const ConfirmedSetting& one : options.confirmed) {
-        const SweepRow& row = report.rows[one.row];
-        const SweepSetting& setting = report.settings[row.setting];
-        rows.push_back({setting.drafter, setting.head.empty() ? "-" : setting.head, setting.tree,
-                        with_interval(row.tau), number(one.tau, 3), with_interval(row.speedup),
-                        with_interval(one.speedup),
+        const SweepSetting& setting = report.settings[one.setting];
+        rows.push_back({setting.drafter, head_or_dash(setting.head), setting.tree,
+                        with_interval(setting.figures.tau), number(one.tau, 3),
+                        with_interval(setting.figures.speedup), with_interval(one.speedup),
                         !one.agrees   ? "-"
                         : *one.agrees ? "yes"
                                       : "NO"});
@@ -142,19 +186,40 @@ void print_confirmed(const SweepReport& report, const SweepArguments& options) {
                        rows));
 }
 
-void print_report(const SweepReport& report, const SweepArguments& options) {
+/// Prints what the settings were predicted from.
+void print_source(const SweepReport& report) {
+    print("{} on {}: {} conversations, {}; costs: {}\n", format_count(report.settings.size(), "setting"),
+          report.recording, report.conversations,
+          report.temperature > 0 ? fmt::format("T={:g}", report.temperature) : "greedy", report.costs);
+}
+
+/// Prints estimates, skipped settings, the advice and the time.
+void print_advice(const SweepReport& report) {
+    for (const std::string& reason : report.estimates) print("estimate: {}\n", reason);
+    for (const std::string& reason : report.skipped) print("skipped: {}\n", reason);
+    for (const std::string& note : report.notes) print("note: {}\n", note);
+    print("\n{}\n", report.advice.summary);
+    for (const std::string& change : report.advice.changes) print("- {}\n", change);
+    print("\n{}\n", report.advice.run_line);
+    for (const std::string& line : report.advice.serving) print("{}\n", line);
+    print("\n{} pass{} in {:.1f} s: {:.0f} settings per minute\n", report.passes,
+          report.passes == 1 ? "" : "es", report.seconds,
+          report.seconds > 0 ? 60 * static_cast<double>(report.settings.size()) / report.seconds : 0.0);
+}
+
+void print_sweep(const SweepReport& report, const SweepArguments& options) {
     const int shown = options.shown;
-    print_sweep_source(report);
+    print_source(report);
     print("\n");
     print_table(report, shown);
-    if (shown > 0 && report.rows.size() > static_cast<std::size_t>(shown))
+    if (shown > 0 && report.settings.size() > static_cast<std::size_t>(shown))
         print("the {} fastest; --show 0 prints all, --csv and --json hold all\n", shown);
     print("\nfront: nothing accepts as much in less time; ~: not shown to be slower than the fastest\n");
     print("speeds are predicted: acceptance by replay, time of a round from the profile; {}\n",
           interval_text(report.conversations));
     print_oracles(report);
     print_confirmed(report, options);
-    print_advice(report, advise(report, options.config.replay.model));
+    print_advice(report);
 }
 
 int do_sweep(SweepArguments& options) {
@@ -175,8 +240,52 @@ int do_sweep(SweepArguments& options) {
             }
             return report;
         },
-        [&](const SweepReport& report) { return report_json(report, options); },
-        [&](const SweepReport& report) { print_report(report, options); });
+        [&](const SweepReport& report) { return sweep_json(report, options); },
+        [&](const SweepReport& report) { print_sweep(report, options); });
+}
+
+int do_advise(SweepArguments& options) {
+    if (!options.heads.empty()) options.config.heads = split_specs(options.heads);
+    // Larger batches cost no pass: they tell where another setting takes over.
+    options.config.batches = {options.batch, 4 * options.batch, 16 * options.batch};
+    return run_job(
+        options.output, [&](const JobHooks& hooks, DebugGate&) { return run_search(options.config, hooks); },
+        advise_json,
+        [](const SweepReport& report) {
+            print_source(report);
+            print_advice(report);
+        });
+}
+
+/// Adds the recording, the profile and the models.
+void add_inputs(CLI::App& command, SweepConfig& config) {
+    command
+        .add_option("--recording,--trace", config.replay.recording,
+                    "recording, a folder that draftscope record or record_decode.py wrote")
+        ->required();
+    command.add_option("--profile", config.profile, "costs, a file of draftscope profile-machine");
+    command
+        .add_option("--drafters,--drafter", config.drafters, "NAME[:PATH[,KEY=VALUE...]], comma-separated")
+        ->delimiter(',')
+        ->capture_default_str();
+    command.add_option("--head-weights,--artefact", config.replay.artefacts,
+                       "HEAD=PATH, weights file of a head (repeatable); or file=PATH in its spec");
+    command.add_option("--model", config.replay.model, "as for replay");
+    add_shown(command, "--precision", config.replay.precision, "as for replay");
+    command.add_option("--max-new", config.replay.max_new,
+                       "truncate the texts to this many tokens (0 = as recorded)");
+    add_threads_option(command, config.replay.threads);
+}
+
+/// Adds the output options, and what both commands do before they run.
+void finish_command(CLI::App& command, const std::shared_ptr<SweepArguments>& options, Action& action,
+                    int (*run)(SweepArguments&)) {
+    add_output_options(command, options->output);
+    command.callback([options, run, &command, &action] {
+        join_drafters(options->config.drafters);
+        check_heads_used(command, options->config.drafters);
+        action = [options, run] { return run(*options); };
+    });
 }
 
 }  // namespace
@@ -192,7 +301,7 @@ void add_sweep(CLI::App& program, Action& action) {
         "Example: draftscope sweep --recording demo.recording --profile machine.json --heads full --chain 6 "
         "--topk "
         "2,4 --depth 3 --nodes 6,8,12");
-    add_sweep_inputs(*command, config);
+    add_inputs(*command, config);
     add_spec_list(*command, "--heads,--head", options->heads,
                   "head specs; v=2048|4096 stands for one head per value");
     add_shown(*command, "--chain", config.trees.chain, "longest chain; 0 = none");
@@ -217,12 +326,25 @@ void add_sweep(CLI::App& program, Action& action) {
         ->check(CLI::Range(0, 100));
     command->add_option("--prompts", options->live.prompts_file, "texts of the live runs, as for bench");
     command->add_option("--limit", options->live.limit, "conversations of the live runs (0 = all)");
-    add_output_options(*command, options->output);
-    command->callback([options, command, &action] {
-        join_drafters(options->config.drafters);
-        check_heads_used(*command, options->config.drafters);
-        action = [options] { return do_sweep(*options); };
-    });
+    finish_command(*command, options, action, do_sweep);
+}
+
+void add_advise(CLI::App& program, Action& action) {
+    auto options = std::make_shared<SweepArguments>();
+    CLI::App* command = program.add_subcommand(
+        "advise", "Search for the drafter, head, size and tree to run, and say how sure the choice is");
+    command->footer(
+        "Example: draftscope advise --recording demo.recording --profile machine.json --heads full --max-new "
+        "8");
+    add_inputs(*command, options->config);
+    add_spec_list(*command, "--heads,--head", options->heads,
+                  "head specs (default: every head that has its files)");
+    command->add_option("--save", options->config.save,
+                        "capture to write the settings and the advice to, for the window");
+    command->add_option("--batch", options->batch, "batch size to choose for")
+        ->check(CLI::Range(1, 1 << 16))
+        ->capture_default_str();
+    finish_command(*command, options, action, do_advise);
 }
 
 }  // namespace draftscope::cli

@@ -1,22 +1,61 @@
 #include "app/cli/tables.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
+#include "app/cli/estimates.h"
+#include "base/format_count.h"
 #include "base/phase_names.h"
 #include "base/tier_text.h"
 #include "capture/acceptance_by_depth.h"
-#include "capture/machine_facts.h"
+#include "capture/conversations.h"
+#include "capture/head_traits.h"
 #include "capture/queries.h"
+#include "capture/run_setting.h"
+#include "stats/head_costs.h"
+#include "stats/speedup.h"
 
 namespace draftscope::cli {
 
 using nlohmann::json;
+
+namespace {
+
+json summary_json(const Summary& ms) {
+    json out = write_fields(join(field("mean_ms", &Summary::mean), field("p50_ms", &Summary::median),
+                                 field("p99_ms", &Summary::p99), field("max_ms", &Summary::max)),
+                            ms);
+    if (ms.n == 0)
+        for (json& value : out) value = nullptr;
+    out["n"] = ms.n;
+    return out;
+}
+
+/// Returns "p50 4.2, p99 9.1 ms", or the maximum in place of a p99 of too few samples.
+std::string quantiles(const Summary& ms) {
+    if (ms.p99) return fmt::format("p50 {:.2f}, p99 {:.2f} ms", ms.median, *ms.p99);
+    return fmt::format("p50 {:.2f}, max {:.2f} ms of {}", ms.median, ms.max, ms.n);
+}
+
+std::string bin_table(const std::string& first, const std::vector<PositionBin>& bins) {
+    if (bins.size() < 2) return {};
+    std::vector<std::vector<std::string>> rows;
+    for (const PositionBin& bin : bins)
+        rows.push_back(
+            {to_text(bin), std::to_string(bin.rounds), fmt::format("{:.3f}", bin.tau),
+             number(bin.tokens_per_second > 0 ? std::optional(bin.tokens_per_second) : std::nullopt, 1)});
+    return "\n" + format_table({first, "rounds", "tau", "tok/s"}, rows);
+}
+
+constexpr auto bin_fields = join(DS_FIELDS(PositionBin, from, to, rounds, accepted, committed, tau),
+                                 null_if_none(DS_FIELDS(PositionBin, tokens_per_second)));
+
+}  // namespace
 
 std::string phase_name(int id) {
     for (const PhaseRow& row : phase_rows) {
@@ -50,10 +89,6 @@ std::string format_table(const std::vector<std::string>& header,
 
 std::string rate_text(double tokens_per_second) {
     return tokens_per_second > 0 ? fmt::format("{:.1f}", tokens_per_second) : std::string("-");
-}
-
-json rate_json(double tokens_per_second) {
-    return tokens_per_second > 0 ? json(tokens_per_second) : json(nullptr);
 }
 
 std::string bandwidth_text(double gb_per_s) {
@@ -144,19 +179,16 @@ std::string verify_text(const RunRow& run) {
 json phases_json(const Snapshot& snapshot, RowId run_id) {
     const RunRow* run = snapshot.run(run_id);
     const std::optional<double> probe = run != nullptr ? probed_gb_per_s(*run) : std::nullopt;
-    json out = json::array();
-    for (const PhaseStats& stats : phase_stats(snapshot, run_id)) {
-        out.push_back({{"name", phase_name(stats.phase_id)},
-                       {"count", stats.count},
-                       {"total_ms", milliseconds(stats.total_ns)},
-                       {"exposed_ms", milliseconds(stats.exposed_ns)},
-                       {"median_us", stats.count > 0 ? json(stats.median_ns * 1e-3) : json(nullptr)},
-                       {"p90_us", stats.p90_ns ? json(*stats.p90_ns * 1e-3) : json(nullptr)},
-                       {"share", stats.share},
-                       {"gb_per_s", stats.gb_per_s},
-                       {"of_probe", probe ? json(stats.gb_per_s / *probe) : json(nullptr)}});
-    }
-    return out;
+    const auto ms = [](TimeNs ns) { return milliseconds(ns); };
+    constexpr auto us = [](std::optional<double> time) { return time ? json(*time * 1e-3) : json(); };
+    return list_of(join(
+        as(phase_name, field("name", &PhaseStats::phase_id)), DS_FIELDS(PhaseStats, count, share, gb_per_s),
+        as(ms, join(field("total_ms", &PhaseStats::total_ns), field("exposed_ms", &PhaseStats::exposed_ns))),
+        field("median_us",
+              [](const PhaseStats& one) { return one.count > 0 ? json(one.median_ns * 1e-3) : json(); }),
+        as(us, field("p90_us", &PhaseStats::p90_ns)), field("of_probe", [=](const PhaseStats& one) {
+            return probe ? json(one.gb_per_s / *probe) : json();
+        })))(phase_stats(snapshot, run_id));
 }
 
 json losses_json(const Snapshot& snapshot, RowId run_id) {
@@ -186,19 +218,174 @@ json totals_json(const Snapshot& snapshot, RowId run_id) {
     }
     json per_depth = json::array();
     for (const DepthAcceptance& depth : depths) per_depth.push_back(depth.rate());
-    return {{"rounds", totals.rounds},
-            {"histogram", histogram},
-            {"per_depth", std::move(per_depth)},
-            {"drafted", totals.drafted},
-            {"accepted", totals.accepted},
-            {"committed", totals.committed},
-            {"tau", totals.rounds > 0 ? json(totals.tau) : json(nullptr)},
-            {"tau_unclipped", totals.rounds > 0 ? json(totals.tau_unclipped) : json(nullptr)},
-            {"generated", totals.generated},
-            {"decode_seconds", seconds(totals.decode_ns)},
-            {"prefill_seconds", seconds(totals.prefill_ns)},
-            {"tokens_per_second", rate_json(totals.tokens_per_second)},
-            {"tokens_per_second_e2e", rate_json(totals.tokens_per_second_e2e)}};
+    constexpr auto fields =
+        join(DS_FIELDS(RunTotals, rounds, drafted, accepted, committed, generated),
+             null_if_none(DS_FIELDS(RunTotals, tokens_per_second, tokens_per_second_e2e, tau, tau_unclipped)),
+             as(seconds, join(field("decode_seconds", &RunTotals::decode_ns),
+                              field("prefill_seconds", &RunTotals::prefill_ns))));
+    json out = write_fields(fields, totals);
+    out["histogram"] = histogram;
+    out["per_depth"] = std::move(per_depth);
+    return out;
+}
+
+std::string latency_text(const Latency& latency) {
+    if (latency.output_gap_ms.n == 0) return {};
+    std::string out;
+    if (latency.first_token_ms.n > 0)
+        out = fmt::format("time to first token {}; ", quantiles(latency.first_token_ms));
+    return out + fmt::format("inter-token {}; an output every {}\n", quantiles(latency.inter_token_ms),
+                             quantiles(latency.output_gap_ms));
+}
+
+json latency_json(const Latency& latency) {
+    return write_fields(as(summary_json, join(field("first_token", &Latency::first_token_ms),
+                                              field("inter_token", &Latency::inter_token_ms),
+                                              field("output_gap", &Latency::output_gap_ms))),
+                        latency);
+}
+
+std::string position_text(const Snapshot& snapshot, RowId run_id) {
+    return bin_table("context", speed_by_position(snapshot, run_id, true)) +
+           bin_table("position in the text", speed_by_position(snapshot, run_id, false));
+}
+
+json position_json(const Snapshot& snapshot, RowId run_id) {
+    return {{"by_context", list_of(bin_fields)(speed_by_position(snapshot, run_id, true))},
+            {"by_position", list_of(bin_fields)(speed_by_position(snapshot, run_id, false))}};
+}
+
+std::string speedup_text(const Snapshot& snapshot, RowId run_id) {
+    const auto speed = compute_speedup(snapshot, run_id);
+    if (!speed) {
+        const auto earlier = legacy_baseline(snapshot, run_id);
+        if (!earlier) return {};
+        return fmt::format(
+            "autoregressive decoding reached {:.1f} tok/s over the run's first prompts (one value, stored by "
+            "an earlier version): no speed-up over the same prompts can be derived\n",
+            *earlier);
+    }
+    std::string ratio = fmt::format("{:.2f}x", speed->ratio.value);
+    if (speed->ratio.interval)
+        ratio += fmt::format(" [{:.2f}, {:.2f}]", speed->ratio.interval->low, speed->ratio.interval->high);
+    return fmt::format(
+        "speed-up {} against autoregressive decoding: {:.1f} and {:.1f} tok/s over the same {} of {}{}\n",
+        ratio, speed->tokens_per_second, speed->plain_tokens_per_second,
+        format_count(static_cast<std::int64_t>(speed->prompts), "prompt"),
+        format_count(static_cast<std::int64_t>(speed->conversations), "conversation"),
+        speed->conversations < speed->conversations_of_run
+            ? fmt::format(" (the run has {})", speed->conversations_of_run)
+            : std::string());
+}
+
+json speedup_json(const Snapshot& snapshot, RowId run_id) {
+    const auto speed = compute_speedup(snapshot, run_id);
+    json out = write_fields(
+        join(field("runs", &Speedup::plain_runs), DS_FIELDS(Speedup, prompts, conversations),
+             field("tokens_per_second", &Speedup::plain_tokens_per_second),
+             field("run_tokens_per_second", &Speedup::tokens_per_second), field("speedup", &Speedup::ratio),
+             as(estimate_interval_json, field("interval", &Speedup::ratio))),
+        speed.value_or(Speedup()));
+    if (!speed)
+        for (auto& value : out)
+            if (!value.is_array()) value = nullptr;
+    return out;
+}
+
+namespace {
+
+std::string setting_text(const RunRow& run) {
+    std::string out = run.drafter;
+    if (!run.head.empty()) out += " with head " + run.head;
+    if (run.tree != "none") out += " and tree " + run.tree;
+    return out;
+}
+
+std::string conversations_text(std::size_t conversations) {
+    return conversations == 1 ? std::string("one conversation")
+                              : fmt::format("{} conversations", conversations);
+}
+
+/// Returns the confidence of a ratio: "95 % interval 1.20x to 1.42x, 12 conversations".
+std::string confidence_text(const Estimate& ratio, std::size_t conversations) {
+    if (ratio.interval)
+        return fmt::format("95 % interval {:.2f}x to {:.2f}x, {}", ratio.interval->low, ratio.interval->high,
+                           conversations_text(conversations));
+    return conversations_text(conversations) +
+           (conversations == 1 ? ", so no interval" : ", too few for an interval");
+}
+
+/// Returns "1.31x as fast as plain decoding", qualified if the interval includes 1.
+std::string ratio_text(const Estimate& ratio, const std::string& reference) {
+    const std::string plain = fmt::format("{:.2f}x as fast as {}", ratio.value, reference);
+    return ratio.interval && ratio.interval->contains(1) ? plain + ", which shows no difference" : plain;
+}
+
+const HeadComparison* driving_head(const std::vector<HeadComparison>& heads) {
+    for (const HeadComparison& head : heads)
+        if (head.stats.mode == HeadMode::drive && !is_full_head(head.stats.head)) return &head;
+    return nullptr;
+}
+
+/// Compares with the full head: measured if it drove the same prompts, else predicted by the cost model.
+std::string head_clause(const Snapshot& snapshot, RowId run_id, std::size_t conversations) {
+    const std::vector<HeadComparison> heads = head_costs(snapshot, run_id);
+    const HeadComparison* head = driving_head(heads);
+    if (head == nullptr || (!head->cost.measured && !head->cost.predicted)) return {};
+    const bool measured = head->cost.measured.has_value();
+    const Estimate& ratio = measured ? *head->cost.measured : *head->cost.predicted;
+    return fmt::format("{}{} ({})", measured ? "" : "by the cost model, ",
+                       ratio_text(ratio, "with the full head"), confidence_text(ratio, conversations));
+}
+
+/// Returns the line on a comparison with the full head that too few calibration rounds do not give; ""
+/// without.
+std::string missing_reference(const Snapshot& snapshot, RowId run_id) {
+    const std::vector<HeadComparison> heads = head_costs(snapshot, run_id, {.resamples = 0});
+    const HeadComparison* head = driving_head(heads);
+    if (head == nullptr || head->cost.rho_tau || head->no_interval.empty()) return {};
+    return fmt::format("against the full head: {}\n", head->no_interval);
+}
+
+std::string main_finding(const Snapshot& snapshot, RowId run_id) {
+    const RunRow& run = *snapshot.run(run_id);
+    const RunTotals totals = run_totals(snapshot, run_id);
+    if (totals.rounds == 0) return {};
+    const std::string whose = run.synthetic                  ? "With random weights, "
+                              : run.acceptance == "replayed" ? "With simulated acceptance, "
+                                                             : "";
+    const std::size_t conversations = Conversations(snapshot, run_id).count();
+    const std::string head = head_clause(snapshot, run_id, conversations);
+    const std::string who = whose + setting_text(run);
+    if (const auto plain = compute_speedup(snapshot, run_id)) {
+        const std::string reference = plain->conversations > 1 ? "plain decoding"
+                                      : plain->conversations_of_run > 1
+                                          ? "plain decoding on its first conversation"
+                                          : "plain decoding on this prompt";
+        const bool slower = plain->ratio.interval && plain->ratio.interval->high < 1;
+        return fmt::format("{} decoded {}{} ({}){}{}.\n", who, ratio_text(plain->ratio, reference),
+                           slower ? ": drafting cost more than it saved" : "",
+                           confidence_text(plain->ratio, plain->conversations), head.empty() ? "" : "; ",
+                           head);
+    }
+    constexpr const char* how = "run --baseline N compares with plain decoding";
+    if (!head.empty())
+        return fmt::format("{} decoded{} {}; {}.\n", who, head.starts_with("by ") ? "," : "", head, how);
+    const std::string over = conversations_text(conversations);
+    if (totals.tokens_per_second <= 0)
+        return fmt::format("{} decoded too few rounds to time ({}).\n", who, totals.rounds);
+    if (run.drafter == plain_drafter)
+        return fmt::format("{}plain decoding reached {:.1f} tokens per second over {}.\n", whose,
+                           totals.tokens_per_second, over);
+    return fmt::format("{} reached {:.1f} tokens per second over {}; {}.\n", who, totals.tokens_per_second,
+                       over, how);
+}
+
+}  // namespace
+
+std::string finding_text(const Snapshot& snapshot, RowId run_id) {
+    const std::string finding = main_finding(snapshot, run_id);
+    return finding.empty() ? finding : finding + missing_reference(snapshot, run_id);
 }
 
 }  // namespace draftscope::cli

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "capture/capture.h"
+#include "stats/run_statistics.h"
 
 namespace draftscope::cli {
 
@@ -16,9 +17,8 @@ std::string format_table(const std::vector<std::string>& header,
 /// Returns a phase's name.
 std::string phase_name(int id);
 
-/// Formats tokens per second of counted steps: "7.1". Without counted steps: "-" and null.
+/// Formats tokens per second of counted steps: "7.1". Without counted steps: "-".
 std::string rate_text(double tokens_per_second);
-nlohmann::json rate_json(double tokens_per_second);
 /// Largest credible ratio of a measured bandwidth to the probe. Above it, other work used the memory during
 /// the probe, and values relative to the probe are void.
 inline constexpr double max_credible_probe_ratio = 1.1;
@@ -48,5 +48,26 @@ nlohmann::json losses_json(const Snapshot& snapshot, RowId run_id);
 /// Prints a document on stdout. Bytes that are not UTF-8 (names from files) become U+FFFD.
 void print_document(const nlohmann::json& document);
 nlohmann::json totals_json(const Snapshot& snapshot, RowId run_id);
+
+/// Returns one line: time to first token, and the latency between tokens; "" without counted steps.
+std::string latency_text(const Latency& latency);
+nlohmann::json latency_json(const Latency& latency);
+/// Returns the tables of acceptance and speed by length of the context and by position in the text; "" if
+/// neither spans two bins.
+std::string position_text(const Snapshot& snapshot, RowId run_id);
+/// Returns `by_context` and `by_position`, lists of bins.
+nlohmann::json position_json(const Snapshot& snapshot, RowId run_id);
+
+/// Returns one line: "speed-up 1.25x [1.18, 1.31] against autoregressive decoding: ...", with the prompts it
+/// covers. "" if the capture has no baseline.
+std::string speedup_text(const Snapshot& snapshot, RowId run_id);
+/// Returns `baseline` of `run --json` and `stats --json`. The values are null without a baseline.
+nlohmann::json speedup_json(const Snapshot& snapshot, RowId run_id);
+
+/// Returns one sentence with a run's main result and its confidence interval. The result is the speed
+/// relative to plain decoding if the capture has a baseline, else relative to the full head, else absolute.
+/// A second line says why there is no comparison with the full head. Ends with a line feed; "" for a run
+/// without rounds.
+std::string finding_text(const Snapshot& snapshot, RowId run_id);
 
 }  // namespace draftscope::cli

@@ -12,7 +12,7 @@ namespace draftscope {
 
 class Controller;
 struct Snapshot;
-struct SweepView;
+struct SweepReport;
 
 struct GuiOptions {
     std::vector<std::string> files;  ///< the first is shown, the others can be compared with it
@@ -36,7 +36,7 @@ struct PlotOptions {
     int width = 1200, height = 750;
     std::int64_t run = 0;  ///< run id, 0 = the newest
     int round = 0;         ///< for the tree: round of the run, from 1; 0 = most committed tokens
-    std::vector<std::shared_ptr<const SweepView>> sweeps;  ///< of the capture; the first is drawn
+    std::vector<std::shared_ptr<const SweepReport>> sweeps;  ///< of the capture; the first is drawn
 };
 /// Returns breakdown, plane, coverage, tree, sweep, ...
 std::vector<std::string> plot_names();

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/chat_template/builtins.h"
+#include "engine/chat_template/value.h"
 
 namespace draftscope::jinja {
 

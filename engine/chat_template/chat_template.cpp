@@ -6,8 +6,8 @@
 #include <ctime>
 #include <utility>
 
-#include "engine/chat_template/builtins.h"
 #include "engine/chat_template/template.h"
+#include "engine/chat_template/value.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace draftscope {
@@ -98,8 +98,8 @@ Result<std::vector<std::string>> normalise_switches(std::vector<std::string> swi
     return switches;
 }
 
-Result<ChatTemplate> ChatTemplate::from_source(std::string_view source, std::string_view file,
-                                               BosEosTokens tokens, Notes notes) {
+ChatTemplate ChatTemplate::from_source(std::string_view source, std::string_view file, BosEosTokens tokens,
+                                       Notes notes) {
     ChatTemplate out;
     out.file_ = file;
     out.tokens_ = std::move(tokens);
@@ -107,27 +107,32 @@ Result<ChatTemplate> ChatTemplate::from_source(std::string_view source, std::str
     if (source.find_first_not_of(" \t\r\n") == std::string_view::npos) return out;
     auto parsed = jinja::Template::parse(source);
     if (!parsed.ok()) {
-        return bad_input("{}: the chat template cannot be used ({}); use --raw to send prompts as they are",
-                         file, parsed.error().message);
+        out.problem_ =
+            fmt::format("{}: the chat template cannot be used ({}); use --raw to send prompts as they are",
+                        file, parsed.error().message);
+        return out;
     }
     out.source_ = source;
     out.template_ = std::make_shared<const jinja::Template>(std::move(parsed).value());
-    const std::vector<ChatMessage> question = {{"user", std::string(user_probe)}};
-    const auto text = out.render(question);
-    if (contains(text, user_probe)) return out;
-    out.typed_ = true;
-    if (contains(out.render(question), user_probe)) return out;
-    if (!text.ok()) return text.error();
-    return bad_input(
-        "{}: the chat template does not write the user's text, neither given as a text nor as typed parts; "
-        "use --raw to send prompts as they are",
-        file);
+    out.probe();
+    return out;
 }
 
-ChatTemplate ChatTemplate::raw_with_problem(std::string problem) {
-    ChatTemplate out;
-    out.problem_ = std::move(problem);
-    return out;
+void ChatTemplate::probe() {
+    const std::vector<ChatMessage> question = {{"user", std::string(user_probe)}};
+    problem_.clear();
+    typed_ = false;
+    const auto text = render(question);
+    if (contains(text, user_probe)) return;
+    typed_ = true;
+    if (contains(render(question), user_probe)) return;
+    const std::string why = text.ok() ? fmt::format(
+                                            "{}: the chat template does not write the user's text, neither "
+                                            "given as a text nor as typed parts; use --raw to send "
+                                            "prompts as they are",
+                                            file_)
+                                      : text.error().message;
+    problem_ = why + ", or give a variable that it needs with --template KEY=VALUE";
 }
 
 ChatTemplate ChatTemplate::with_switches(const std::vector<std::string>& switches) const {
@@ -136,6 +141,7 @@ ChatTemplate ChatTemplate::with_switches(const std::vector<std::string>& switche
         const std::size_t at = text.find('=');
         out.switches_.emplace_back(text.substr(0, at), text.substr(at + 1));
     }
+    if (template_ != nullptr && !problem_.empty()) out.probe();
     return out;
 }
 

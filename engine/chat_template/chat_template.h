@@ -43,29 +43,28 @@ Result<std::vector<std::string>> normalise_switches(std::vector<std::string> swi
 class ChatTemplate {
   public:
     /// Parses a template. An empty template gives the raw format, which joins the contents and adds nothing.
-    /// A template that does not write the text of a single question is an error that suggests --raw.
-    static Result<ChatTemplate> from_source(std::string_view template_text, std::string_view file,
-                                            BosEosTokens tokens = {}, Notes notes = {});
-    /// Returns the raw format for a file whose template is unusable; `problem` is the message of
-    /// from_source().
-    static ChatTemplate raw_with_problem(std::string problem);
+    /// So does one that does not write the text of a single question; problem() then says why.
+    static ChatTemplate from_source(std::string_view template_text, std::string_view file,
+                                    BosEosTokens tokens = {}, Notes notes = {});
     /// Returns the template with further variables; `switches` are those of normalise_switches(). The
-    /// variable `date` is the day that strftime_now() writes.
+    /// variable `date` is the day that strftime_now() writes. Switches may remove the problem().
     ChatTemplate with_switches(const std::vector<std::string>& switches) const;
 
     /// Renders a prompt that ends with the header of the assistant's turn; encode it with parse_special =
     /// true. Messages that the template rejects ("roles must alternate") are an error.
     Result<std::string> render(const std::vector<ChatMessage>& messages) const;
-    bool is_raw() const { return template_ == nullptr; }
+    bool is_raw() const { return template_ == nullptr || !problem_.empty(); }
     /// Why the file's template cannot be used; empty if it can. Show it unless the user requested raw text.
     const std::string& problem() const { return problem_; }
     /// Returns what was chosen or is odd: other templates, unused switches, a date, a lost system turn.
     Notes notes(bool has_system) const;
 
   private:
+    /// Renders a question; sets typed_ and problem_.
+    void probe();
     bool writes_date() const;
 
-    std::shared_ptr<const jinja::Template> template_;  ///< null for the raw format
+    std::shared_ptr<const jinja::Template> template_;  ///< null without a template that parses
     std::string source_, file_;
     BosEosTokens tokens_;
     Notes notes_;

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/utf8.h"
-#include "engine/chat_template/builtins.h"
+#include "engine/chat_template/value.h"
 
 namespace draftscope::jinja {
 namespace {

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "engine/chat_template/builtins.h"
+#include "engine/chat_template/value.h"
 
 namespace draftscope::jinja {
 namespace {

@@ -14,13 +14,13 @@ namespace draftscope {
 /// The objects shared by all parts of a session.
 struct DecodeContext {
     DecodeContext(Target& target_in, Drafter& drafter_in, LmHead* head_in, LmHead* full_head_in,
-                  kernels::Exec& exec_in, DecodeOptions options_in, CaptureOutput capture_output,
+                  kernels::Backend& backend_in, DecodeOptions options_in, CaptureOutput capture_output,
                   PhaseRecorder& phases_in, DebugGate& gate_in)
         : target(target_in),
           drafter(drafter_in),
           head(head_in),
           full_head(full_head_in),
-          exec(exec_in),
+          backend(backend_in),
           options(options_in),
           rule(rule_in_effect(options.rule, options.sampling.temperature)),
           phases(phases_in),
@@ -52,34 +52,32 @@ struct DecodeContext {
     /// Keeps rows first + rows[i] of the latest forward pass for the drafter.
     void store_features(Sequence& sequence, int first, std::span<const int> rows) {
         const int d = target.config().hidden;
-        sequence.store_features(exec, forward, first, rows, drafter.needs_hidden() ? d : 0,
+        sequence.store_features(backend, forward, first, rows, drafter.needs_hidden() ? d : 0,
                                 static_cast<int>(drafter.aux_layers().size()) * d);
     }
-    /// Logits of rows [first, first + count) of the latest forward pass, without padding columns. Rows on a
-    /// device are downloaded, so call it only for rows that are read in full.
-    Rows<const float> logits(int first, int count) {
-        const int columns = target.config().vocab;
-        if (forward.device_logits != nullptr) {
-            const Rows<const float> rows = forward.device_logits->rows(first, count);
-            return {rows.data, count, vocab, rows.stride};
-        }
-        return {forward.logits.data() + static_cast<std::ptrdiff_t>(first) * columns, count, vocab, columns};
+    /// Logits of rows [first, first + count) of the latest step, without padding columns. They are
+    /// downloaded, so call it only for rows that are read in full.
+    Rows<const float> download_logits(int first, int count) {
+        const Rows<const float> rows = logits.download(first, count);
+        return {rows.data, count, vocab, rows.stride};
     }
 
     Target& target;
     Drafter& drafter;
     LmHead* head;
     LmHead* full_head;
-    kernels::Exec& exec;
+    kernels::Backend& backend;
     DecodeOptions options;
     RulePtr rule;  ///< the acceptance rule in effect
     PhaseRecorder& phases;
     DebugGate& gate;
     SpanCollector spans;
     CaptureEmitter records;
-    int vocab;          ///< number of real token ids
-    DraftVocab active;  ///< only for a head without state
-    ForwardOutput forward;
+    int vocab;                 ///< number of real token ids
+    DraftVocab active;         ///< only for a head without state
+    ForwardOutput forward;     ///< of the latest prefill
+    TargetLogits logits;       ///< of the latest step
+    LogitsResult answers;      ///< about them
     bool sampled = true;       ///< whether the current step records its spans
     TimeNs full_draft_ns = 0;  ///< time of the latest calibration round's drafts; 0 = none yet
 };

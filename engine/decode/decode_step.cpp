@@ -43,7 +43,8 @@ Status DecodeStep::make_jobs() {
         sequence.active->begin_round(sequence.head.get());
         // A draft at depth t is followed by a bonus, so the last free position bounds t + 1.
         int levels = context_length - static_cast<int>(sequence.tokens.size()) - 1;
-        if (core_.drafter.max_levels() > 0) levels = std::min(levels, core_.drafter.max_levels());
+        if (core_.drafter.properties().max_levels > 0)
+            levels = std::min(levels, core_.drafter.properties().max_levels);
         const TreeSpec tree = clip_tree(core_.options.tree, levels);
         if (tree.nodes <= 1) {
             rounds_[i].tree.reset(sequence.tokens.back());
@@ -72,19 +73,18 @@ Status DecodeStep::make_jobs() {
 
 Status DecodeStep::draft_and_verify() {
     DS_TRY(make_jobs());
-    DraftContext context{core_.exec, core_.phases, core_.head, core_.options.tree, &live_};
+    DraftContext context{core_.backend, core_.phases, core_.head, core_.options.tree, &live_};
     if (core_.rule->needs().sampled_drafts && core_.options.sampling.temperature > 0)
         context.sampled = &sampling_;
     context.coverage_wanted = core_.records.on();
     core_.sampled = is_sampled(totals_.steps);
-    const auto drafted = [&] {
-        for (const Round& round : rounds_)
-            if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
-    };
-    const Status enqueued = backend_step_.enqueue(context, jobs_, rounds_, drafted);
-    const Status finished = backend_step_.finish(jobs_, rounds_, drafted);
+    const Status enqueued = backend_step_.enqueue(context, jobs_, rounds_);
+    const Status finished = backend_step_.finish(jobs_, rounds_);
     DS_TRY(enqueued);
-    return finished;
+    DS_TRY(finished);
+    for (const Round& round : rounds_)
+        if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
+    return {};
 }
 
 /// Returns whether a step's spans are recorded. The first sampled step is the second one after the warm-up.
@@ -95,7 +95,7 @@ bool DecodeStep::is_sampled(std::int64_t step) const {
 
 /// Takes over the paths that the backend accepted. Of the target's rows, those of the paths must be numbers.
 Status DecodeStep::accept() {
-    read_choices(core_.forward.answers, core_.options.sampling, choices_);
+    read_choices(core_.answers, core_.options.sampling, choices_);
     for (Round& round : rounds_) {
         round.index = static_cast<int>(&round - rounds_.data());
         round.first_row = backend_step_.first_row(round.index);
@@ -181,8 +181,9 @@ void DecodeStep::make_round_rows(Round& round) {
     row.accepted = round.accepted();
     row.committed = static_cast<int>(round.emitted.size());
     row.covered = row.committed - round.uncovered;
-    // A device measures the sets of the rounds that it drafted.
-    if (nodes && (round.job >= 0 || !on_device())) row.covered_mass = covered_mass(outcome, active);
+    // A head that makes its sets in every round has none for a round without drafts.
+    if (nodes && (round.job >= 0 || core_.head->shape(0, 1).set == 0))
+        row.covered_mass = covered_mass(outcome, active);
 }
 
 void DecodeStep::record(std::uint64_t start, std::uint64_t end) {

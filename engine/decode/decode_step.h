@@ -29,7 +29,7 @@ class DecodeStep {
     const DecodeTotals& totals() const { return totals_; }
 
   private:
-    bool on_device() const { return core_.exec.device() != nullptr; }
+    bool on_device() const { return !core_.backend.is_host(); }
     bool is_sampled(std::int64_t step) const;
     Status draft_and_verify();
     Status make_jobs();

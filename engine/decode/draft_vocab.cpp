@@ -4,7 +4,7 @@
 #include <numeric>
 #include <span>
 
-#include "kernels/sampling.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope {
 
@@ -46,13 +46,13 @@ DraftVocab::Set& DraftVocab::at(int level) {
     return set;
 }
 
-double DraftVocab::covered_prob(const kernels::Exec& exec, const float* logits, const TargetSample& choice,
-                                const Sampling& sampling, int level) {
+double DraftVocab::covered_prob(const kernels::Backend& backend, const float* logits,
+                                const TargetSample& choice, const Sampling& sampling, int level) {
     const Set& set = at(level);
     if (set.everything) return 1.0;
     const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
-    return static_cast<double>(
-        kernels::set_probability(exec, logits, set.ids, {inverse, choice.log_norm, choice.min_logit}));
+    return static_cast<double>(kernels::set_probability(backend.pool(), logits, set.ids,
+                                                        {inverse, choice.log_norm, choice.min_logit}));
 }
 
 }  // namespace draftscope

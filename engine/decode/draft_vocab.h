@@ -19,8 +19,8 @@ class DraftVocab {
     void begin_round(const HeadState* state);
     bool covers(TokenId token, int level);
     /// Target probability of the active set of `level`, from a row of target logits [>= vocab]. Runs on the
-    /// calling thread; `exec` only selects the instruction set.
-    double covered_prob(const kernels::Exec& exec, const float* logits, const TargetSample& choice,
+    /// calling thread; `backend` only selects the instruction set.
+    double covered_prob(const kernels::Backend& backend, const float* logits, const TargetSample& choice,
                         const Sampling& sampling, int level);
     /// Returns the active set of `level`, ascending, or null if it is the whole vocabulary.
     const std::span<const TokenId>* restricted_ids(int level) {

@@ -11,8 +11,9 @@ constexpr std::size_t chunk = 32;
 
 }  // namespace
 
-Status check_exact(Target& target, kernels::Exec& exec, const Sampling& sampling, std::uint64_t sequence,
-                   std::span<const TokenId> prompt, std::span<const TokenId> text, ExactCheck& check) {
+Status check_exact(Target& target, kernels::Backend& backend, const Sampling& sampling,
+                   std::uint64_t sequence, std::span<const TokenId> prompt, std::span<const TokenId> text,
+                   ExactCheck& check) {
     if (prompt.empty() || text.empty()) return {};
     const int columns = target.config().vocab;
     const int vocab = target.tokenizer() == nullptr ? columns : std::min(columns, target.tokenizer()->size());
@@ -21,7 +22,7 @@ Status check_exact(Target& target, kernels::Exec& exec, const Sampling& sampling
     KvCache cache = target.make_cache(static_cast<int>(all.size()));
     ForwardOutput out;
     const std::size_t read = prompt.size() - 1;
-    if (read > 0) DS_TRY(target.prefill(exec, cache, prompt.first(read), {}, out));
+    if (read > 0) DS_TRY(target.prefill(cache, prompt.first(read), {}, out));
     std::int64_t mismatches = 0;
     std::vector<TokenPosition> positions;
     std::vector<TargetSample> choices;
@@ -31,13 +32,13 @@ Status check_exact(Target& target, kernels::Exec& exec, const Sampling& sampling
         ForwardRequest request;
         request.sequences = {&chain, 1};
         request.all_logits = true;
-        DS_TRY(target.forward(exec, request, out));
+        DS_TRY(target.forward(request, out));
         cache.commit(static_cast<int>(rows));
         positions.clear();
         for (std::size_t r = 0; r < rows; ++r)
             positions.push_back({sequence, static_cast<std::int64_t>(first + r + 1)});
-        sample_tokens(exec, {out.logits.data(), static_cast<int>(rows), columns}, vocab, sampling, positions,
-                      choices);
+        sample_tokens(backend, {out.logits.data(), static_cast<int>(rows), columns}, vocab, sampling,
+                      positions, choices);
         for (std::size_t r = 0; r < rows; ++r) {
             const std::size_t token = first + r - read;
             if (choices[r].token == text[token]) continue;

@@ -22,7 +22,8 @@ struct ExactCheck {
 
 /// Re-reads the prompt and `text` and counts the tokens that the target would not have emitted. The check is
 /// teacher-forced: free-running texts would stay different after the first difference.
-Status check_exact(Target& target, kernels::Exec& exec, const Sampling& sampling, std::uint64_t sequence,
-                   std::span<const TokenId> prompt, std::span<const TokenId> text, ExactCheck& check);
+Status check_exact(Target& target, kernels::Backend& backend, const Sampling& sampling,
+                   std::uint64_t sequence, std::span<const TokenId> prompt, std::span<const TokenId> text,
+                   ExactCheck& check);
 
 }  // namespace draftscope

@@ -18,42 +18,39 @@ LogitsQueries::LogitsQueries(DecodeContext& core) : core_(core) {
     best_ = std::min(best_, core.vocab);
 }
 
-LogitsQuery LogitsQueries::query(std::span<const Round> rounds, std::span<TreePlan> plans, bool grown) {
+LogitsQuery LogitsQueries::query(std::span<const Round> rounds, RoundPlan& plan, bool grown) {
     const Sampling& sampling = core_.options.sampling;
     const AcceptanceRule& rule = *core_.rule;
     LogitsQuery query = make_query(rule, sampling, core_.vocab);
-    bool any_drafts = false;
-    for (const TreePlan& plan : plans) any_drafts = any_drafts || plan.nodes > 1;
+    const bool any_drafts =
+        std::ranges::any_of(plan.trees, [](const TreePlan& tree) { return tree.nodes > 1; });
     query.best = std::max(query.best, best_);
     query.ranks = records_nodes();
     query.drafts = any_drafts && (query.ranks || query.drafts);
     // Simulated acceptance measures the round time of any rule, and shadow heads read complete rows.
     query.complete = rule.info().is_simulated() || !core_.options.shadows.empty();
-    const LmHead* head = core_.exec.device() == nullptr ? nullptr : core_.head;
-    const bool sets_come = grown && records_nodes() && head != nullptr && head->shape(0, 1).set > 0;
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-        const Sequence& sequence = *rounds[i].sequence;
-        plans[i].sets_come = sets_come;
-        add_acceptance_inputs(rule, sampling,
-                              {sequence.number, static_cast<std::int64_t>(sequence.tokens.size())}, plans[i]);
-    }
+    positions_.clear();
+    for (const Round& round : rounds)
+        positions_.push_back(
+            {round.sequence->number, static_cast<std::int64_t>(round.sequence->tokens.size())});
+    add_acceptance_inputs(rule, sampling, positions_, plan);
+    if (!records_nodes() || core_.drafting_head() == nullptr) return query;
+    plan.sets_by_head = grown && core_.head->shape(0, 1).set > 0;
+    if (!plan.sets_by_head) list_sets(rounds, plan);
     return query;
 }
 
-void LogitsQueries::list_sets(std::span<const Round> rounds, std::span<TreePlan> plans) const {
-    if (!records_nodes() || core_.drafting_head() == nullptr || plans.front().sets_come) return;
-    bool any = false;
-    for (std::size_t i = 0; i < plans.size(); ++i)
-        for (int depth = 0; depth <= plans[i].levels; ++depth) {
-            plans[i].sets.push_back(rounds[i].sequence->active->restricted_ids(depth));
-            any = any || plans[i].sets.back() != nullptr;
-        }
-    for (TreePlan& plan : plans)
-        if (!any) plan.sets.clear();
+/// Adds the tokens that the rounds' heads can propose to the plan.
+void LogitsQueries::list_sets(std::span<const Round> rounds, RoundPlan& plan) const {
+    plan.sets.assign(plan.trees.size() * plan.width, nullptr);
+    for (std::size_t i = 0; i < rounds.size(); ++i)
+        for (int depth = 0; depth <= plan.trees[i].levels; ++depth)
+            plan.sets[plan.at(i, depth)] = rounds[i].sequence->active->restricted_ids(depth);
+    if (std::ranges::all_of(plan.sets, [](const auto* set) { return set == nullptr; })) plan.sets.clear();
 }
 
 TreeLogits LogitsQueries::tree_logits(const Round& round) const {
-    return {core_.options.sampling, round.choices, core_.forward.answers, round.first_row};
+    return {core_.options.sampling, round.choices, core_.answers, round.first_row};
 }
 
 RoundOutcome make_round_outcome(DecodeContext& core, const Round& round) {
@@ -62,7 +59,7 @@ RoundOutcome make_round_outcome(DecodeContext& core, const Round& round) {
             round.acceptance.path,
             round.emitted,
             core.options.sampling,
-            core.forward.answers,
+            core.answers,
             round.first_row,
             round.index};
 }

@@ -15,19 +15,20 @@ class LogitsQueries {
   public:
     explicit LogitsQueries(DecodeContext& core);
 
-    /// Returns the query for the trees of a step. Adds random numbers and limits to `plans`, one per round.
-    /// `grown`: the trees grow on the backend, and a device may compute their token sets.
-    LogitsQuery query(std::span<const Round> rounds, std::span<TreePlan> plans, bool grown);
-    /// Adds the token sets to `plans`. On the CPU, call it after the drafts, on which they may depend.
-    void list_sets(std::span<const Round> rounds, std::span<TreePlan> plans) const;
+    /// Returns the query for the trees of a step. Adds random numbers, limits of paths and token sets to
+    /// `plan`, which lists the rounds' trees. `grown`: the trees grow on the backend, where the head may make
+    /// their token sets.
+    LogitsQuery query(std::span<const Round> rounds, RoundPlan& plan, bool grown);
     /// Returns the results about a round's tree.
     TreeLogits tree_logits(const Round& round) const;
 
   private:
+    void list_sets(std::span<const Round> rounds, RoundPlan& plan) const;
     bool records_nodes() const { return core_.records.on() && core_.options.record_nodes; }
 
     DecodeContext& core_;
     int best_ = 0;  ///< best tokens of each row that recorder and heads read
+    std::vector<TokenPosition> positions_;
 };
 
 /// Returns the outcome of a round after its acceptance.

@@ -11,7 +11,7 @@ namespace {
 std::uint64_t begin_head(DecodeContext& core, Sequence& sequence) {
     const int k = std::min(core.head->target_tokens().at_prompt, core.vocab);
     const PromptTopTokens best =
-        find_prompt_top_tokens(core.exec, core.target.lm_head(), core.forward, core.vocab, k);
+        find_prompt_top_tokens(core.backend, core.target.lm_head(), core.forward, core.vocab, k);
     sequence.head = core.head->begin_prompt(sequence.tokens, best.rows());
     if (sequence.head != nullptr) {
         sequence.private_active = std::make_unique<DraftVocab>(core.drafting_head(), core.vocab);
@@ -96,13 +96,13 @@ Result<std::string> prefill_sequence(DecodeContext& core, Sequence& sequence) {
     Status status;
     {
         PhaseScope scope(core.phases, Phase::prefill, 0, sequence.outcome.prompt_tokens);
-        status = core.target.prefill(core.exec, sequence.cache, sequence.tokens, core.drafter.aux_layers(),
-                                     core.forward, [&core] { return core.gate.cancelled(); });
+        status = core.target.prefill(sequence.cache, sequence.tokens, core.drafter.aux_layers(), core.forward,
+                                     [&core] { return core.gate.cancelled(); });
         scope.add_bytes(core.forward.bytes);
         if (status.ok()) {
             const TokenPosition position{sequence.number, sequence.outcome.prompt_tokens};
             const int columns = core.target.config().vocab;
-            sample_tokens(core.exec, Rows<const float>(core.forward.logits.data(), 1, columns), core.vocab,
+            sample_tokens(core.backend, Rows<const float>(core.forward.logits.data(), 1, columns), core.vocab,
                           core.options.sampling, {&position, 1}, first);
             if (!first[0].is_number() || has_nan(std::span(core.forward.logits).first(core.vocab)))
                 status = not_numbers(sequence.prompt.id, sequence.outcome.prompt_tokens - 1);

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "base/numel.h"
-#include "kernels/elementwise.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope {
 
@@ -18,29 +18,28 @@ std::size_t Sequence::append(std::span<const TokenId> added) {
     return outcome.text.size() - before;
 }
 
-Status Sequence::download_features(kernels::Exec& exec, int width, std::vector<float>& to) const {
+Status Sequence::download_features(kernels::Backend& backend, int width, std::vector<float>& to) const {
     const std::size_t first = to.size();
     to.resize(first + numel(device_rows, width));
-    kernels::Backend& backend = exec.backend();
     {
         const std::lock_guard lock(backend.submit_mutex());
         backend.download(to.data() + first, device_features.as<float>(), (to.size() - first) * sizeof(float));
         DS_TRY(backend.synchronize());
     }
-    kernels::cast_to_dtype(exec, Rows<float>(to.data() + first, device_rows, width));
+    kernels::cast_to_dtype(backend, Rows<float>(to.data() + first, device_rows, width));
     return {};
 }
 
-void Sequence::store_features(kernels::Exec& exec, const ForwardOutput& forward, int first,
+void Sequence::store_features(kernels::Backend& backend, const ForwardOutput& forward, int first,
                               std::span<const int> rows, int d, int aux_width) {
     const auto gather = [&](const std::vector<float>& from, int columns, std::vector<float>& to) {
         if (columns == 0) return;
         const std::size_t width = columns;
         to.resize(rows.size() * width);
         for (std::size_t i = 0; i < rows.size(); ++i)
-            std::memcpy(to.data() + i * width, from.data() + row_offset(first + rows[i], width),
+            std::memcpy(to.data() + i * width, from.data() + numel(first + rows[i], width),
                         width * sizeof(float));
-        kernels::cast_to_dtype(exec, Rows<float>(to.data(), static_cast<int>(rows.size()), columns));
+        kernels::cast_to_dtype(backend, Rows<float>(to.data(), static_cast<int>(rows.size()), columns));
     };
     new_slots = static_cast<int>(rows.size());
     device_rows = 0;

@@ -49,10 +49,10 @@ struct Sequence {
     std::size_t append(std::span<const TokenId> added);
     /// Downloads the features that a round left in the backend's memory and appends them to `to`, rounded to
     /// bf16.
-    Status download_features(kernels::Exec& exec, int width, std::vector<float>& to) const;
+    Status download_features(kernels::Backend& backend, int width, std::vector<float>& to) const;
     /// Copies rows first + rows[i] of a forward pass's features, rounded to bf16: `d` wide hidden states and
     /// `aux_width` wide aux features; 0 = not needed.
-    void store_features(kernels::Exec& exec, const ForwardOutput& forward, int first,
+    void store_features(kernels::Backend& backend, const ForwardOutput& forward, int first,
                         std::span<const int> rows, int d, int aux_width);
 };
 

@@ -35,14 +35,14 @@ class SinglePromptFeed final : public PromptFeed {
 }  // namespace
 
 struct DecodeSession::Impl {
-    Impl(Target& target, Drafter& drafter, LmHead* head, LmHead* full_head, kernels::Exec& exec,
+    Impl(Target& target, Drafter& drafter, LmHead* head, LmHead* full_head, kernels::Backend& backend,
          DecodeOptions options, CaptureOutput capture_output, PhaseRecorder& phases, DebugGate& gate)
-        : core(target, drafter, head, full_head, exec, options, std::move(capture_output), phases, gate),
+        : core(target, drafter, head, full_head, backend, options, std::move(capture_output), phases, gate),
           decode_step(core),
           shadows(core) {
         phases.set_observer(&gate);
-        const std::lock_guard lock(exec.backend().submit_mutex());
-        exec.backend().clear_out_of_memory();  // an earlier session's error
+        const std::lock_guard lock(backend.submit_mutex());
+        backend.clear_out_of_memory();  // an earlier session's error
     }
     ~Impl() { core.phases.set_observer(nullptr); }
 
@@ -129,10 +129,10 @@ void DecodeSession::Impl::close(Sequence& sequence, PromptFeed* feed) {
 }
 
 DecodeSession::DecodeSession(Target& target, Drafter& drafter, LmHead* head, LmHead* full_head,
-                             kernels::Exec& exec, DecodeOptions options, CaptureOutput capture_output,
+                             kernels::Backend& backend, DecodeOptions options, CaptureOutput capture_output,
                              PhaseRecorder& phases, DebugGate& gate)
-    : impl_(std::make_unique<Impl>(target, drafter, head, full_head, exec, options, std::move(capture_output),
-                                   phases, gate)) {}
+    : impl_(std::make_unique<Impl>(target, drafter, head, full_head, backend, options,
+                                   std::move(capture_output), phases, gate)) {}
 
 DecodeSession::~DecodeSession() = default;
 

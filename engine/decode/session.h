@@ -108,9 +108,9 @@ struct CaptureOutput {
 class DecodeSession {
   public:
     /// `head` may be null only for drafters that use none. `full_head`, for calibration rounds, may be null.
-    DecodeSession(Target& target, Drafter& drafter, LmHead* head, LmHead* full_head, kernels::Exec& exec,
-                  DecodeOptions options, CaptureOutput capture_output, PhaseRecorder& phases,
-                  DebugGate& gate);
+    DecodeSession(Target& target, Drafter& drafter, LmHead* head, LmHead* full_head,
+                  kernels::Backend& backend, DecodeOptions options, CaptureOutput capture_output,
+                  PhaseRecorder& phases, DebugGate& gate);
     ~DecodeSession();
 
     /// Decodes prompts until the feed has none, up to `batch` of them in lockstep. Every text equals that of

@@ -12,7 +12,7 @@
 #include "engine/draft/drafter_keys.h"
 #include "engine/draft/synthetic_drafter.h"
 #include "engine/weights/weight_packing.h"
-#include "kernels/matmul.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope {
 namespace {
@@ -41,8 +41,8 @@ constexpr int synthetic_heads = 4;
 /// Reads one checkpoint and records which tensors were used.
 class Reader {
   public:
-    Reader(DecodingHeadKind kind, const WeightSource& source, const Target& target, kernels::Exec& exec)
-        : kind_(kind), source_(source), target_(target), exec_(exec), d_(target.config().hidden) {}
+    Reader(DecodingHeadKind kind, const WeightSource& source, const Target& target, kernels::Backend& backend)
+        : kind_(kind), source_(source), target_(target), backend_(backend), d_(target.config().hidden) {}
 
     Status read(DecodingHeadWeights& out);
 
@@ -62,13 +62,12 @@ class Reader {
     Result<std::vector<float>> vector(const std::string& name, int size);
     Status read_lm_head(int head, DecodingHeadWeights& out);
     Status read_vocab(DecodingHeadWeights& out);
-    Status check_all_used() const;
     std::string id() const { return kind_ == DecodingHeadKind::medusa ? "Medusa" : "Hydra"; }
 
     DecodingHeadKind kind_;
     const WeightSource& source_;
     const Target& target_;
-    kernels::Exec& exec_;
+    kernels::Backend& backend_;
     int d_;
     const HeadLayout* layout_ = &layouts.back();
     std::string prefix_;  ///< of the model's attribute that holds the heads
@@ -114,7 +113,7 @@ Status Reader::find_layout() {
 Result<kernels::Matrix> Reader::matrix(const std::string& name, int rows, int cols, std::string_view reason) {
     used_.insert(name);
     const StackedTensor part{name, rows};
-    return pack_stacked(exec_, target_.precision(), source_, {&part, 1}, cols, reason);
+    return pack_stacked(backend_, target_.precision(), source_, {&part, 1}, cols, reason);
 }
 
 Result<std::vector<float>> Reader::vector(const std::string& name, int size) {
@@ -207,26 +206,17 @@ Status Reader::read_vocab(DecodingHeadWeights& out) {
     if (out.lm_heads.empty()) {
         add_note(out.notes, "{}: has no LM heads; the target's rows of the {} tokens of {} draft",
                  source_.path(), out.vocab.ids.size(), map_name());
-        out.lm_heads.push_back(target_.lm_head().gather_rows(exec_, out.vocab.ids));
+        out.lm_heads.push_back(target_.lm_head().gather_rows(backend_.pool(), out.vocab.ids));
         out.lm_biases.emplace_back();
         return {};
     }
     for (std::size_t i = 0; i < out.lm_heads.size() && !out.vocab.rows.empty(); ++i) {
-        out.lm_heads[i] = select_rows(exec_, std::move(out.lm_heads[i]), out.vocab);
+        out.lm_heads[i] = select_rows(backend_, std::move(out.lm_heads[i]), out.vocab);
         std::vector<float>& bias = out.lm_biases[i];
         std::vector<float> ordered;
         for (const TokenId row : out.vocab.rows)
             if (!bias.empty()) ordered.push_back(bias[row]);
         bias = std::move(ordered);
-    }
-    return {};
-}
-
-Status Reader::check_all_used() const {
-    for (const std::string& name : source_.names()) {
-        if (used_.count(name) != 0) continue;
-        return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version", source_.path(),
-                         name, id());
     }
     return {};
 }
@@ -243,7 +233,7 @@ Status Reader::read(DecodingHeadWeights& out) {
         DS_TRY(read_lm_head(head, out));
     }
     DS_TRY(read_vocab(out));
-    return check_all_used();
+    return check_all_used(source_, used_, id());
 }
 
 Status check_config(const JsonFile& config, const Target& target, DecodingHeadKind kind,
@@ -299,7 +289,7 @@ std::vector<LevelLmHead> level_lm_heads(const DecodingHeadWeights& weights) {
 }
 
 Result<DecodingHeadWeights> load_decoding_heads(DecodingHeadKind kind, const std::string& drafter_source,
-                                                const Target& target, kernels::Exec& exec) {
+                                                const Target& target, kernels::Backend& backend) {
     const bool hydra = kind == DecodingHeadKind::hydra;
     DecodingHeadWeights out;
     DrafterFiles files;
@@ -311,12 +301,12 @@ Result<DecodingHeadWeights> load_decoding_heads(DecodingHeadKind kind, const std
                                                             ? std::span<const std::string_view>(hydra_files)
                                                             : std::span<const std::string_view>(medusa_files);
         DS_ASSIGN(const DrafterSource from, parse_drafter_source(drafter_source, {}));
-        DS_ASSIGN(files, open_drafter_files(from.path, names));
+        DS_ASSIGN(files, open_drafter_files(from.path, names, out.notes));
         DS_TRY(hydra ? check_family(files, {"Hydra", "Medusa"}) : check_family(files, {"Medusa"}));
         if (files.config) DS_TRY(check_config(*files.config, target, kind, out));
     }
     DS_TRY(check_drafter_memory(*files.weights, target.precision()));
-    DS_TRY(Reader(kind, *files.weights, target, exec).read(out));
+    DS_TRY(Reader(kind, *files.weights, target, backend).read(out));
     if (files.config) DS_TRY(check_heads(*files.config, out));
     return out;
 }

@@ -1,9 +1,8 @@
 #include "engine/draft/decoding_heads.h"
 
-#include <mutex>
+#include <vector>
 
 #include "base/numel.h"
-#include "engine/draft/grown_trees.h"
 #include "engine/draft/path_heads.h"
 
 namespace draftscope {
@@ -18,35 +17,36 @@ PathHeadState& path_state_for(const DraftJob& job) {
     return static_cast<PathHeadState&>(*job.state);
 }
 
+DrafterProperties properties_of(const DecodingHeads& heads) {
+    DrafterProperties out;
+    out.uses_head = heads.lm_heads().empty();
+    out.needs_hidden = true;
+    out.weight_bytes = heads.weight_bytes(0);
+    out.max_levels = heads.heads();
+    out.notes = heads.notes();
+    return out;
+}
+
 class DecodingHeadDrafter final : public Drafter {
   public:
     DecodingHeadDrafter(std::unique_ptr<DecodingHeads> heads, const Target& target, std::string_view name)
-        : heads_(std::move(heads)),
+        : Drafter(properties_of(*heads)),
+          heads_(std::move(heads)),
           target_(target),
           name_(name),
           rows_(*heads_, target),
           growth_(rows_, name) {
-        notes_ = heads_->notes();
         if (!uses_head()) own_lm_head_ = make_level_lm_heads(heads_->lm_heads(), target);
     }
 
-    bool uses_head() const override { return heads_->lm_heads().empty(); }
-    bool needs_hidden() const override { return true; }
-    std::unique_ptr<DrafterState> make_state(int) const override { return std::make_unique<PathHeadState>(); }
-    Status extend_cache(DraftContext& context, std::span<DraftJob> jobs) override {
-        const std::lock_guard lock(select_backend(context).submit_mutex());
-        return gather_inputs(jobs);
+    std::unique_ptr<DrafterState> make_state(int, bool) const override {
+        return std::make_unique<PathHeadState>();
     }
-    Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
-    bool grows_trees() const override { return true; }
-    Status check_draft(const DraftContext& context, std::span<const DraftJob> jobs) override;
-    Status enqueue_draft(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
-                         DeviceSpans& spans) override;
-    Status collect_draft(const TreeStep& step, std::span<DraftJob> jobs) override {
+    Status begin(DraftContext& context, std::span<DraftJob> jobs) override;
+    Status enqueue(DraftContext& context, std::span<DraftJob> jobs, RoundStep& step) override;
+    Status collect(const RoundStep& step, std::span<DraftJob> jobs) override {
         return growth_.collect(step, jobs);
     }
-    std::size_t weight_bytes() const override { return heads_->weight_bytes(0); }
-    int max_levels() const override { return heads_->heads(); }
 
   private:
     /// Copies the context with the head that proposes.
@@ -55,9 +55,7 @@ class DecodingHeadDrafter final : public Drafter {
         if (own_lm_head_) own.head = own_lm_head_.get();
         return own;
     }
-    kernels::Backend& select_backend(const DraftContext& context);
-    Status gather_inputs(std::span<DraftJob> jobs);
-    static void plan_trees(std::span<DraftJob> jobs, std::vector<GrowingTree>& out);
+    Status gather_inputs(std::span<DraftJob> jobs, RoundStep& step) const;
 
     std::unique_ptr<DecodingHeads> heads_;
     std::unique_ptr<LmHead> own_lm_head_;  ///< used if the checkpoint has LM heads
@@ -65,89 +63,68 @@ class DecodingHeadDrafter final : public Drafter {
     std::string name_;
     PathRows rows_;
     TreeGrowth growth_;
-    GrownTrees own_trees_;            ///< of expand()
-    std::vector<GrowingTree> trees_;  ///< of enqueue_draft()
-    std::vector<kernels::CopyRowsOp> copies_;
+    std::vector<GrowingTree> trees_;  ///< of a round
 };
 
-/// Selects the device that later ops of the call run on.
-kernels::Backend& DecodingHeadDrafter::select_backend(const DraftContext& context) {
-    if (heads_->pass().on_host()) heads_->pass().use(context.exec.backend());
-    return rows_.device();
-}
-
-Status DecodingHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jobs) {
-    DraftContext context = head_context(run_context);
-    if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
-    kernels::Backend& backend = select_backend(context);
-    for (DraftJob& job : jobs) {
-        if (job.tree.nodes <= 1) continue;
-        if (path_state_for(job).input.bytes() == 0)
-            return failed("{}: target features are missing; extend its cache before drafting", name_);
-        job.tree = clip_tree(job.tree, heads_->heads());
-    }
-    return own_trees_.expand(
-        context, jobs, growth_, backend,
-        [&](std::span<DraftJob> drafting, std::vector<GrowingTree>& trees) { plan_trees(drafting, trees); });
-}
-
-Status DecodingHeadDrafter::check_draft(const DraftContext& run_context, std::span<const DraftJob> jobs) {
+Status DecodingHeadDrafter::begin(DraftContext& run_context, std::span<DraftJob> jobs) {
     const DraftContext context = head_context(run_context);
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
-    return growth_.check(context, jobs);
+    for (DraftJob& job : jobs) {
+        if (job.new_slots() == 0 && path_state_for(job).input.bytes() == 0)
+            return failed("{}: target features are missing", name_);
+        if (job.device_features == nullptr && job.new_hidden.rows > 0 &&
+            job.new_hidden.cols != heads_->hidden())
+            return failed("{}: target features have width {}, expected {}", name_, job.new_hidden.cols,
+                          heads_->hidden());
+        if (job.tree.nodes > 1) job.tree = clip_tree(job.tree, heads_->heads());
+    }
+    return TreeGrowth::check(context, jobs);
 }
 
-void DecodingHeadDrafter::plan_trees(std::span<DraftJob> jobs, std::vector<GrowingTree>& out) {
-    out.clear();
+Status DecodingHeadDrafter::enqueue(DraftContext& run_context, std::span<DraftJob> jobs, RoundStep& step) {
+    DraftContext context = head_context(run_context);
+    DS_TRY(gather_inputs(jobs, step));
+    trees_.clear();
     for (DraftJob& job : jobs) {
         job.rows_per_call.clear();
-        out.push_back({&job, path_state_for(job).input.as<float>()});
+        if (job.tree.nodes > 1) trees_.push_back({&job, path_state_for(job).input.as<float>()});
     }
-}
-
-Status DecodingHeadDrafter::enqueue_draft(DraftContext& run_context, std::span<DraftJob> jobs, TreeStep& step,
-                                          DeviceSpans& spans) {
-    DraftContext context = head_context(run_context);
-    select_backend(context);
-    DS_TRY(gather_inputs(jobs));
-    plan_trees(jobs, trees_);
-    if (!growth_.prepare(context, trees_))
-        return rows_.device().out_of_memory(fmt::format("the trees of {}", name_),
-                                            "use a smaller batch or tree");
-    growth_.begin(context, trees_, spans, step);
-    return growth_.enqueue(context, trees_, step);
+    if (trees_.empty()) return {};
+    DS_TRY(growth_.prepare(context, step, trees_));
+    growth_.begin(context);
+    return growth_.enqueue(context);
 }
 
 /// The catch-up: writes the roots' embeddings and the hiddens.
-Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs) {
-    kernels::Backend& backend = rows_.device();
-    if (!backend.is_host() && target_.device_embeddings() == nullptr)
+Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs, RoundStep& step) const {
+    kernels::Backend& backend = *step.backend;
+    const int d = heads_->hidden(), count = static_cast<int>(jobs.size());
+    const auto tokens = step.memory.host.list<TokenId>(jobs.size());
+    const auto copies = step.memory.host.list<kernels::CopyRowsOp>(2 * jobs.size());
+    auto* d_tokens = step.memory.backend.alloc<TokenId>(jobs.size());
+    auto* roots = step.memory.backend.alloc<float>(numel(count, d));
+    if (!step.memory.enough() || !target_.embeddings().load(backend))
         return backend.out_of_memory(fmt::format("the embeddings of {}", name_));
-    const int d = heads_->hidden();
-    copies_.clear();
-    for (DraftJob& job : jobs) {
-        const bool is_new = job.device_features != nullptr || job.new_hidden.rows > 0;
+    for (std::size_t i = 0; i < jobs.size(); ++i) tokens[i] = jobs[i].tokens.back();
+    backend.upload(d_tokens, tokens.data(), tokens.size_bytes());
+    target_.embeddings().enqueue(backend, d_tokens, count, roots, d);
+    std::size_t copied = 0;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        const DraftJob& job = jobs[i];
         PathHeadState& state = path_state_for(job);
-        if (!is_new && state.input.bytes() == 0) continue;
         if (!state.input.reserve(backend, 2 * numel(1, d) * sizeof(float)))
             return backend.out_of_memory(fmt::format("a sequence's state of {}", name_));
         float* to = state.input.as<float>();
-        if (backend.is_host())
-            target_.embed({&job.tokens.back(), 1}, Rows<float>(to, 1, d));
-        else
-            copies_.push_back({target_.device_embeddings() + std::ptrdiff_t{job.tokens.back()} * d, d,
-                               nullptr, 1, d, to, d});
-        if (job.device_features != nullptr) {
-            const float* last = job.device_features + std::ptrdiff_t{job.device_rows - 1} * d;
-            copies_.push_back({last, d, nullptr, 1, d, to + d, d});
-        } else if (job.new_hidden.rows > 0) {
-            const auto last = job.new_hidden.row(job.new_hidden.rows - 1);
-            if (last.size() != static_cast<std::size_t>(d))
-                return failed("{}: target features have width {}, expected {}", name_, last.size(), d);
-            backend.upload(to + d, last.data(), last.size_bytes());
-        }
+        copies[copied++] = {.from = roots + numel(static_cast<int>(i), d), .count = 1, .cols = d, .to = to};
+        if (job.device_features != nullptr)
+            copies[copied++] = {.from = job.device_features + numel(job.device_rows - 1, d),
+                                .count = 1,
+                                .cols = d,
+                                .to = to + d};
+        else if (job.new_hidden.rows > 0)
+            backend.upload(to + d, job.new_hidden.row_data(job.new_hidden.rows - 1), d * sizeof(float));
     }
-    backend.copy_rows(copies_);
+    backend.copy_rows(copies.first(copied));
     return {};
 }
 

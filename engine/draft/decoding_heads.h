@@ -77,6 +77,6 @@ enum class DecodingHeadKind { medusa, hydra };
 /// trained with this project). Any prefix is taken. The file defines the number of heads and blocks. An LM
 /// head is kept even if it equals the target's.
 Result<DecodingHeadWeights> load_decoding_heads(DecodingHeadKind kind, const std::string& drafter_source,
-                                                const Target& target, kernels::Exec& exec);
+                                                const Target& target, kernels::Backend& backend);
 
 }  // namespace draftscope

@@ -8,52 +8,49 @@
 
 namespace draftscope {
 
-bool DraftSamples::prepare(kernels::Backend& backend, const DraftContext& context,
-                           std::span<const GrowingTree> trees, int levels, int k, bool shared) {
+bool DraftSamples::prepare(const DraftContext& context, RoundStep& step, std::span<const GrowingTree> trees,
+                           int levels, int topk, bool shared) {
     settings_ = context.sampled;
     if (!active()) return true;
-    backend_ = &backend;
+    step_ = &step;
     shared_ = shared;
-    levels_ = levels;
-    k_ = k;
-    place_rows(trees);
+    topk_ = topk;
     columns_ = context.head->support_columns(levels);
-    uniforms_.clear();
-    sizes_.clear();
+    first_rows_.assign(1, 0);
+    host_uniforms_.clear();
+    std::size_t planned = trees.size();
+    for (const GrowingTree& tree : trees) planned += total_width(tree.job->tree);
+    const std::span<std::int32_t> sizes = step.memory.host.list<std::int32_t>(columns_.own ? planned : 0);
     int widest = 0;
-    for (int level = 0; level < levels_; ++level) {
+    for (int level = 0; level < levels; ++level) {
+        int row = first_rows_.back();
         for (const GrowingTree& tree : trees) {
-            // On the CPU, upload_uniforms() does this at each level.
-            if (backend.is_host() || level >= tree.job->tree.levels()) continue;
+            if (level >= tree.job->tree.levels()) continue;
             add_uniforms(tree, level, width_at(tree.job->tree, level));
+            row += width_at(tree.job->tree, level);
         }
-        sizes_.resize(first_row(level + 1), columns_.counted ? 0 : context.head->shape(level, 1).support);
-        widest = std::max(widest, first_row(level + 1) - first_row(level));
+        if (columns_.own && !columns_.counted && !sizes.empty())
+            std::fill(sizes.begin() + first_rows_.back(), sizes.begin() + row,
+                      context.head->shape(level, 1).support);
+        widest = std::max(widest, row - first_rows_.back());
+        first_rows_.push_back(row);
     }
     // The second half is scratch memory of the acceptance. Until then it holds the shared rows of
     // stored_at().
-    const int rows = first_rows_.back();
-    uniforms_.resize(numel(rows, k_));
-    if (!logits_.reserve(backend, 2 * numel(rows, columns_.stride) * sizeof(float)) ||
-        !d_uniforms_.upload(backend, uniforms_) || !lowest_.resize_at_least(backend, numel(widest, 1)) ||
-        !last_.resize_at_least(backend, numel(widest, 1)))
-        return false;
-    if (!columns_.own) return true;
-    const auto shared_rows = static_cast<int>(trees.size());
-    sizes_.resize(numel(rows + shared_rows, 1));
-    return tokens_.reserve(backend, numel(rows + shared_rows, columns_.stride) * sizeof(std::int32_t)) &&
-           d_sizes_.upload(backend, sizes_);
-}
-
-/// Assigns rows to the nodes whose children are sampled, level by level.
-void DraftSamples::place_rows(std::span<const GrowingTree> trees) {
-    first_rows_.assign(1, 0);
-    for (int level = 0; level < levels_; ++level) {
-        int rows = first_rows_.back();
-        for (const GrowingTree& tree : trees)
-            if (level < tree.job->tree.levels()) rows += width_at(tree.job->tree, level);
-        first_rows_.push_back(rows);
+    const std::size_t rows = first_rows_.back(), stride = columns_.stride;
+    RoundArena& arena = step.memory.backend;
+    logits_ = arena.alloc<float>(2 * rows * stride);
+    uniforms_ = arena.alloc<double>(rows * topk);
+    min_logit_ = arena.alloc<float>(widest);
+    last_tied_ = arena.alloc<std::int32_t>(widest);
+    if (columns_.own) {
+        tokens_ = arena.alloc<std::int32_t>((rows + trees.size()) * stride);
+        sizes_ = arena.alloc<std::int32_t>(rows + trees.size());
     }
+    if (!step.memory.enough()) return false;
+    context.backend.upload(uniforms_, host_uniforms_.data(), host_uniforms_.size() * sizeof(double));
+    if (columns_.own) context.backend.upload(sizes_, sizes.data(), sizes.size_bytes());
+    return true;
 }
 
 /// Adds the uniforms of the drafts of `nodes` nodes of a level.
@@ -61,84 +58,81 @@ void DraftSamples::add_uniforms(const GrowingTree& tree, int level, int nodes) {
     const auto sequence = static_cast<std::uint64_t>(tree.job->sequence);
     const auto position = static_cast<std::int64_t>(tree.job->tokens.size()) + level;
     for (int node = 0; node < nodes; ++node)
-        for (int order = 0; order < k_; ++order)
-            uniforms_.push_back(draft_uniform(settings_->seed, sequence, position, order));
+        for (int order = 0; order < topk_; ++order)
+            host_uniforms_.push_back(draft_uniform(settings_->seed, sequence, position, order));
 }
 
-void DraftSamples::aim(HeadCall& call) const {
+void DraftSamples::set_outputs(HeadCall& call) const {
     const int at = stored_at(call.level);
     call.support_logits = logits(at);
     call.support_stride = columns_.stride;
     call.temperature = settings_->temperature;
     if (!columns_.own) return;
     call.support_tokens = tokens(at);
-    call.support_sizes = d_sizes_.data() + at;
+    call.support_sizes = sizes_ + at;
 }
 
 /// Copies the shared row of each tree to all its nodes, because the acceptance modifies each node's row.
-void DraftSamples::give_each_node_a_row(int level, std::span<GrowingTree* const> trees) {
+void DraftSamples::copy_shared_rows(int level, std::span<GrowingTree* const> trees) {
     const int stride = columns_.stride;
-    copies_.clear();
-    int from = stored_at(level) - 1, to = first_row(level), nodes = 0;
+    const auto copies = step_->memory.host.list<kernels::CopyRowsOp>(3 * trees.size());
+    if (copies.empty()) return;
+    std::size_t count = 0;
+    int from = stored_at(level), to = first_row(level);
     for (const GrowingTree* tree : trees) {
+        const int nodes = tree->nodes;
+        copies[count++] = {.from = logits(from),
+                           .count = nodes,
+                           .cols = columns_.support,
+                           .to = logits(to),
+                           .to_stride = stride};
+        if (columns_.own)
+            copies[count++] = copy_of_words(tokens(from), 0, nodes, columns_.support, tokens(to), stride);
+        if (columns_.own && columns_.counted)
+            copies[count++] = copy_of_words(sizes_ + from, 0, nodes, 1, sizes_ + to, 1);
         to += nodes;
-        nodes = tree->nodes;
         ++from;
-        copies_.push_back({logits(from), 0, nullptr, nodes, columns_.support, logits(to), stride});
-        if (!columns_.own) continue;
-        copies_.push_back(copy_of_words(tokens(from), 0, nodes, columns_.support, tokens(to), stride));
-        std::int32_t* sizes = d_sizes_.data();
-        if (columns_.counted) copies_.push_back(copy_of_words(sizes + from, 0, nodes, 1, sizes + to, 1));
     }
-    backend_->copy_rows(copies_);
+    step_->backend->copy_rows(copies.first(count));
 }
 
-/// Uploads the uniforms of a level's rows. On the CPU, trees whose candidates were missing have fewer nodes
-/// than planned.
-void DraftSamples::upload_uniforms(int level, std::span<GrowingTree* const> trees) {
-    uniforms_.clear();
-    for (const GrowingTree* tree : trees) add_uniforms(*tree, level, tree->nodes);
-    backend_->upload(d_uniforms_.data() + numel(first_row(level), k_), uniforms_.data(),
-                     uniforms_.size() * sizeof(double));
-}
-
-void DraftSamples::enqueue(DraftContext& context, DeviceSpans& spans, int level,
-                           std::span<GrowingTree* const> trees, std::int32_t* ids, float* logprobs) {
+void DraftSamples::enqueue(PhaseRecorder& phases, int level, std::span<GrowingTree* const> trees,
+                           std::int32_t* ids, float* logprobs) {
     int rows = 0;
     for (const GrowingTree* tree : trees) rows += tree->nodes;
-    DeviceSpans::Scope enqueued(spans, context.phases, Phase::topk, level, rows,
-                                backend_->is_host() ? 0 : numel(rows, columns_.support) * sizeof(float));
-    const std::size_t first_uniform = numel(first_row(level), k_);
-    if (backend_->is_host()) upload_uniforms(level, trees);
-    if (stored_at(level) != first_row(level)) give_each_node_a_row(level, trees);
+    DeviceSpans::Scope scope(step_->spans, phases, Phase::topk, level, rows,
+                             step_->spans.value_bytes(numel(rows, columns_.support) * sizeof(float)));
+    double* uniforms = uniforms_ + numel(first_row(level), topk_);
+    if (rows != planned_rows(level)) {  // nodes are missing: others took their rows
+        host_uniforms_.clear();
+        for (const GrowingTree* tree : trees) add_uniforms(*tree, level, tree->nodes);
+        step_->backend->upload(uniforms, host_uniforms_.data(), host_uniforms_.size() * sizeof(double));
+    }
+    if (stored_at(level) != first_row(level)) copy_shared_rows(level, trees);
     kernels::SampleWithoutReplacementOp op;
     op.logits = logits(first_row(level));
     op.stride = columns_.stride;
     op.rows = rows;
     op.support = columns_.support;
-    op.k = k_;
+    op.k = topk_;
     op.temperature = settings_->temperature;
     op.top_k = settings_->top_k;
     op.top_p = settings_->top_p;
-    op.uniforms = d_uniforms_.data() + first_uniform;
+    op.uniforms = uniforms;
     op.ids = ids;
     op.logprobs = logprobs;
-    op.min_logit = lowest_.data();
-    op.last_tied_id = last_.data();
+    op.min_logit = min_logit_;
+    op.last_tied_id = last_tied_;
     if (columns_.own) {
-        op.sizes = d_sizes_.data() + first_row(level);
+        op.sizes = sizes_ + first_row(level);
         op.tokens = tokens(first_row(level));
     }
-    backend_->sample_without_replacement(op);
+    step_->backend->sample_without_replacement(op);
 }
 
-DrawnFrom DraftSamples::rows(const TokenId* head_tokens) const {
-    return {logits(0),
-            logits(first_rows_.back()),
-            columns_.stride,
-            columns_.support,
-            columns_.own ? tokens(0) : head_tokens,
-            columns_.own ? d_sizes_.data() : nullptr};
+DraftProbs DraftSamples::rows(const TokenId* head_tokens) const {
+    return {logits(0),        logits(first_rows_.back()),           columns_.stride,
+            columns_.support, columns_.own ? tokens_ : head_tokens, columns_.own ? sizes_ : nullptr};
 }
 
 }  // namespace draftscope

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,8 +11,9 @@
 #include "base/notes.h"
 #include "base/phase.h"
 #include "base/result.h"
-#include "engine/heads/device_spans.h"
 #include "engine/heads/head.h"
+#include "engine/round/device_spans.h"
+#include "engine/round/step.h"
 #include "engine/transformer/target.h"
 #include "engine/tree/draft_tree.h"
 
@@ -31,7 +33,7 @@ class LevelObserver {
 
 /// What a drafter works with in one step.
 struct DraftContext {
-    kernels::Exec& exec;
+    kernels::Backend& backend;  ///< that of the target
     PhaseRecorder& phases;
     LmHead* head = nullptr;  ///< null for drafters that use no head
     TreeSpec tree;
@@ -60,13 +62,24 @@ struct DraftJob {
     int device_rows = 0;
     DrafterState* state = nullptr;
     HeadState* head_state = nullptr;
-    TreeSpec tree;       ///< context.tree, clipped near the context limit
-    int tree_index = 0;  ///< of its tree in the TreeStep
-    // Filled by expand() or collect_draft():
+    TreeSpec tree;          ///< context.tree, clipped near the context limit
+    int tree_index = 0;     ///< of its tree in the RoundStep
+    bool is_known = false;  ///< `out` is complete after Drafter::begin()
+    // Filled by the drafter:
     DraftTree out;
     std::vector<int> rows_per_call;  ///< rows of this sequence in each head call, level by level
 
-    /// Resets the job and keeps the memory of what expand() fills in.
+    /// Slots of the target that the state has to process before it drafts.
+    int new_slots() const {
+        return device_features != nullptr ? device_rows : std::max(new_hidden.rows, new_aux.rows);
+    }
+    /// Removes the new slots, which the state has processed.
+    void forget_slots() {
+        new_hidden = new_aux = {};
+        device_features = nullptr;
+        device_rows = 0;
+    }
+    /// Resets the job and keeps the memory of what the drafter fills in.
     void reset() {
         DraftJob fresh;
         fresh.out = std::move(out);
@@ -75,68 +88,75 @@ struct DraftJob {
     }
 };
 
-/// A drafting algorithm. Holds no sequences: their states come with the jobs.
+/// What is fixed for a drafter.
+struct DrafterProperties {
+    bool uses_head = true;                     ///< drafts through DraftContext::head
+    bool needs_hidden = false;                 ///< jobs must carry `new_hidden`
+    std::vector<int> aux_layers = {};          ///< target layers whose inputs jobs must carry as `new_aux`
+    const kernels::Matrix* lm_head = nullptr;  ///< that it was trained with; null = the target's
+    /// Target id of each row of a trimmed `lm_head`, ascending; empty = row i is token i.
+    std::span<const TokenId> lm_head_ids = {};
+    std::size_t weight_bytes = 0;  ///< backbone weights read per level
+    /// Weights that turn the target's hidden states into the drafter's inputs, read once per round.
+    std::size_t feature_weight_bytes = 0;
+    int max_levels = 0;         ///< of a drafter with one head per level; 0 = unlimited
+    int trained_positions = 0;  ///< positions of text that it was trained for; 0 = unknown
+    Notes notes = {};           ///< what was guessed or odd in its files
+};
+
+/// A drafting algorithm. Holds no sequences: their states come with the jobs. A step calls begin(), enqueue()
+/// and, after its only wait, collect() and accepted().
 class Drafter {
   public:
     virtual ~Drafter() = default;
-    /// Returns whether it drafts through DraftContext::head.
-    virtual bool uses_head() const = 0;
-    /// Returns whether jobs must carry `new_hidden`.
-    virtual bool needs_hidden() const = 0;
-    /// Target layers whose inputs jobs must carry as `new_aux`; empty = none.
-    virtual std::span<const int> aux_layers() const { return {}; }
+    const DrafterProperties& properties() const { return properties_; }
+    bool uses_head() const { return properties_.uses_head; }
+    bool needs_hidden() const { return properties_.needs_hidden; }
+    std::span<const int> aux_layers() const { return properties_.aux_layers; }
+
     /// Creates a state with capacity for `slots`: the longest text plus one tree
-    /// (TreeSpec::drafting_nodes()). The state grows if it needs more.
-    virtual std::unique_ptr<DrafterState> make_state(int slots) const = 0;
-    /// Makes the state keep its inputs, so that rewind() works. Call it before the first extend_cache().
-    /// Returns whether the drafter supports it.
-    virtual bool enable_rewind(DrafterState&) const { return false; }
-    /// Resets the state to zero slots. The next extend_cache() reuses the cached results of slots processed
-    /// before, whose features and tokens must be unchanged. Several heads that draft for one text share the
-    /// work this way.
-    virtual void rewind(DrafterState&) const {}
-    /// Extends the state by the verified slots (catch-up, phase backbone level 0). Call it once per round,
-    /// before expand().
-    virtual Status extend_cache(DraftContext& context, std::span<DraftJob> jobs) = 0;
-    /// Drafts one tree per job. Does not change the committed state: another head may draft in the same
-    /// round.
-    virtual Status expand(DraftContext& context, std::span<DraftJob> jobs) = 0;
-    /// Returns whether its trees grow on the backend that runs the target. Then check_draft() and
-    /// enqueue_draft() replace extend_cache() and expand() in a round; else `out` is uploaded.
-    virtual bool grows_trees() const { return false; }
-    /// Checks these jobs before the device is locked, and makes room in their caches.
-    virtual Status check_draft(const DraftContext&, std::span<const DraftJob>) { return {}; }
-    /// Enqueues all drafting of a round and returns without waiting. The trees become rows of `step`. The
-    /// caller holds Backend::submit_mutex().
-    virtual Status enqueue_draft(DraftContext&, std::span<DraftJob>, TreeStep&, DeviceSpans&) {
-        return failed("this drafter grows no trees");
-    }
-    /// Called after the wait that follows enqueue_draft() and TreeStep::enqueue_download(). Heads read what
-    /// they chose on the device, and the jobs get their trees.
-    virtual Status collect_draft(const TreeStep&, std::span<DraftJob>) { return {}; }
-    /// The LM head that this drafter was trained with; null = the target's.
-    virtual const kernels::Matrix* own_lm_head() const { return nullptr; }
-    /// Target id of each row of a trimmed own_lm_head(), ascending; empty = row i is token i.
-    virtual std::span<const TokenId> own_lm_head_ids() const { return {}; }
-    virtual std::size_t weight_bytes() const = 0;  ///< backbone weights read per level
-    /// Weights that turn the target's hidden states into the drafter's inputs, read once per round.
-    virtual std::size_t feature_weight_bytes() const { return 0; }
-    /// Maximum draft levels of a drafter with one head per level; 0 = unlimited.
-    virtual int max_levels() const { return 0; }
-    /// Positions of text that it was trained for; 0 = unknown.
-    virtual int trained_positions() const { return 0; }
-    /// What was guessed or odd in the drafter's files.
-    const Notes& notes() const { return notes_; }
+    /// (TreeSpec::drafting_nodes()). The state grows if it needs more. With `keeps_slots`, jobs may start at
+    /// any slot that the state has processed before, with the same features and tokens, and share that work.
+    virtual std::unique_ptr<DrafterState> make_state(int slots, bool keeps_slots = false) const = 0;
+    /// Checks the jobs and makes room in their states. A drafter of the host drafts here, and its jobs are
+    /// known.
+    virtual Status begin(DraftContext& context, std::span<DraftJob> jobs) = 0;
+    /// Enqueues the catch-up with the new slots and all drafting, and returns without waiting. The trees that
+    /// are not known become rows of step.layout; trees of one node only catch up. A second call in a round
+    /// without new slots drafts from the same states. The caller holds Backend::submit_mutex().
+    virtual Status enqueue(DraftContext&, std::span<DraftJob>, RoundStep&) { return {}; }
+    /// Reads the jobs' trees, after the wait. Heads read what they chose on the backend.
+    virtual Status collect(const RoundStep&, std::span<DraftJob>) { return {}; }
+    /// Called when the target accepted `path` of the sequence's latest tree, root first.
+    virtual void accepted(DrafterState&, std::span<const int> /*path*/) {}
 
   protected:
-    Notes notes_;
+    explicit Drafter(DrafterProperties properties) : properties_(std::move(properties)) {}
+
+  private:
+    DrafterProperties properties_;
 };
+
+/// Drafts trees without a target's pass and waits for them: for replays, shadow heads and fits.
+class DraftRunner {
+  public:
+    explicit DraftRunner(Drafter& drafter) : drafter_(drafter) {}
+    /// Lists the jobs' trees in `plan`, in their order, and sets DraftJob::tree_index.
+    static void add_trees(const DraftContext& context, std::span<DraftJob> jobs, RoundPlan& plan);
+    /// Catches up with the jobs' new slots, which the jobs then no longer have, and drafts a tree for each.
+    Status draft(DraftContext& context, std::span<DraftJob> jobs);
+
+  private:
+    Drafter& drafter_;
+    RoundStep step_;
+};
+
 /// Checks a tree against the drafter's maximum number of levels. A dynamic tree stops at that level; a deeper
 /// static tree is an error.
 Status check_tree(const Drafter& drafter, const TreeSpec& tree);
 
 /// `spec` is "NAME[:PATH[,key=value...]]".
 Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::string& default_path,
-                                              const Target& target, kernels::Exec& exec);
+                                              const Target& target, kernels::Backend& backend);
 
 }  // namespace draftscope

@@ -106,8 +106,8 @@ Status check_family(const DrafterFiles& files, std::initializer_list<std::string
         if (found == nullptr) continue;
         if (std::find(wanted.begin(), wanted.end(), family.name) != wanted.end()) return {};
         return bad_input("{}: is a drafter of family {} ({}), not {} {} checkpoint; {}",
-                         files.config ? files.config->path() : files.weights_path, family.name, found->text,
-                         *wanted.begin() == "EAGLE" ? "an" : "a", *wanted.begin(),
+                         files.config ? files.config->path() : files.weights->path(), family.name,
+                         found->text, *wanted.begin() == "EAGLE" ? "an" : "a", *wanted.begin(),
                          family.drafters.empty() ? std::string("this version does not draft with it")
                                                  : fmt::format("use --drafter {}:PATH", family.drafters));
     }

@@ -81,30 +81,32 @@ Result<std::string> DrafterSource::choice(std::string_view option,
     return bad_input("drafter option {}={} is unknown; use {}", option, found->second, text);
 }
 
-Result<DrafterFiles> open_drafter_files(const std::string& path, std::span<const std::string_view> names) {
+Result<DrafterFiles> open_drafter_files(const std::string& path, std::span<const std::string_view> names,
+                                        Notes& notes) {
     std::error_code ignored;
     DrafterFiles out;
-    fs::path folder = path;
-    if (fs::is_directory(path, ignored)) {
-        for (const std::string_view name : names) {
-            if (out.weights_path.empty() && fs::exists(folder / name, ignored))
-                out.weights_path = (folder / name).string();
-        }
-        if (out.weights_path.empty()) {
-            const bool sharded = fs::exists(folder / "model.safetensors.index.json", ignored);
-            return bad_input(
-                "{}: contains none of {}; a drafter folder "
-                "must have config.json and one of these files{}",
-                path, fmt::join(names, ", "),
-                sharded ? "; sharded weights are not supported, merge them into one file" : "");
-        }
-    } else {
-        out.weights_path = path;
-        folder = folder.parent_path();
-    }
+    const bool is_folder = fs::is_directory(path, ignored);
+    const fs::path folder = is_folder ? fs::path(path) : fs::path(path).parent_path();
+    const std::string file = is_folder ? find_tensor_file(path, names) : path;
+    if (file.empty())
+        return bad_input(
+            "{}: contains none of {}; a drafter folder must have config.json and one of these files, or its "
+            "index and shards",
+            path, fmt::join(names, ", "));
     DS_ASSIGN(out.config, JsonFile::read_if_present((folder / "config.json").string()));
-    DS_ASSIGN(out.weights, open_tensor_file(out.weights_path));
+    auto weights = std::make_unique<TensorSet>(file);
+    DS_TRY(weights->open(notes));
+    out.weights = std::move(weights);
     return out;
+}
+
+Status check_all_used(const WeightSource& weights, const std::set<std::string, std::less<>>& used,
+                      std::string_view kind, bool (*may_ignore)(std::string_view)) {
+    for (const std::string& tensor : weights.names())
+        if (!used.contains(tensor) && (may_ignore == nullptr || !may_ignore(tensor)))
+            return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version",
+                             weights.path(), tensor, kind);
+    return {};
 }
 
 Status check_drafter_memory(const WeightSource& weights, kernels::Precision precision) {

@@ -3,12 +3,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "base/json_file.h"
+#include "base/notes.h"
 #include "base/result.h"
-#include "engine/formats/json_file.h"
 #include "engine/formats/weight_source.h"
 #include "kernels/matrix.h"
 
@@ -27,19 +29,24 @@ Result<DrafterSource> parse_drafter_source(std::string_view text, std::span<cons
 /// Returns the path without the options. `known` matters only for a path that does not exist.
 std::string parse_drafter_path(std::string_view text, std::span<const std::string_view> known = {});
 
-/// An open drafter checkpoint: a folder with config.json and one weights file, or the file itself.
+/// An open drafter checkpoint: a folder with config.json and its weights, or the weights file itself.
 struct DrafterFiles {
-    std::string weights_path;
     std::optional<JsonFile> config;  ///< config.json next to the weights
     std::unique_ptr<WeightSource> weights;
 };
-/// Opens a checkpoint. In a folder, the first existing file of `names` is opened: safetensors or a PyTorch
-/// checkpoint.
-Result<DrafterFiles> open_drafter_files(const std::string& path, std::span<const std::string_view> names);
+/// Opens a checkpoint. In a folder, the first of `names` that exists, whole or as an index with shards, is
+/// opened: safetensors or a PyTorch checkpoint.
+Result<DrafterFiles> open_drafter_files(const std::string& path, std::span<const std::string_view> names,
+                                        Notes& notes);
 
 /// Returns an error if config or tensors are of another published family than those of `wanted`. The message
 /// names the first of them.
 Status check_family(const DrafterFiles& files, std::initializer_list<std::string_view> wanted);
+
+/// Returns an error if a tensor is neither used nor accepted by `may_ignore`. It would mean an unsupported
+/// variant of `kind`.
+Status check_all_used(const WeightSource& weights, const std::set<std::string, std::less<>>& used,
+                      std::string_view kind, bool (*may_ignore)(std::string_view) = nullptr);
 
 /// Returns an error if the weights exceed the available memory.
 Status check_drafter_memory(const WeightSource& weights, kernels::Precision precision);

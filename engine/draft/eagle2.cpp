@@ -15,14 +15,16 @@ namespace {
 class Eagle2Model final : public EagleModel {
   public:
     Eagle2Model(EagleCheckpoint checkpoint, const Target& target)
-        : checkpoint_(std::move(checkpoint)), target_(target) {}
+        : checkpoint_(std::move(checkpoint)),
+          target_(target),
+          embeddings_(own_embeddings(checkpoint_, target)) {}
 
-    Status load(kernels::Exec& exec, kernels::Precision precision) {
+    Status load(kernels::Backend& backend, kernels::Precision precision) {
         const int d = checkpoint_.shape.hidden;
         const WeightSource& source = *checkpoint_.weights;
         const StackedTensor fc{checkpoint_.name("fc.weight"), d};
         const std::string bias = checkpoint_.name("fc.bias");
-        DS_ASSIGN(fc_, pack_stacked(exec, precision, source, {&fc, 1}, 2 * d, "hidden size and twice it"));
+        DS_ASSIGN(fc_, pack_stacked(backend, precision, source, {&fc, 1}, 2 * d, "hidden size and twice it"));
         const bool has_bias = source.find(bias) != nullptr;
         if (checkpoint_.fc_bias.value_or(has_bias) != has_bias) {
             return bad_input("{}: tensor '{}' is {}, but config.json says \"bias\": {}", source.path(), bias,
@@ -31,51 +33,56 @@ class Eagle2Model final : public EagleModel {
         if (has_bias) {
             DS_ASSIGN(fc_bias_, read_vector(source, bias, d));
         }
-        DS_ASSIGN(layer_, load_eagle_layer(exec, precision, checkpoint_, d));
-        DS_TRY(pass_.prepare(exec.backend(), checkpoint_.shape, checkpoint_.rope, layer_, d));
+        DS_ASSIGN(layer_, load_eagle_layer(backend, precision, checkpoint_, d));
+        DS_TRY(pass_.prepare(backend, checkpoint_.shape, checkpoint_.rope, layer_, d));
         pass_.set_fused(fc_, pass_.keep(fc_bias_));
-        return checkpoint_.check_all_used();
+        if (checkpoint_.has("lm_head.weight"))
+            add_note(checkpoint_.notes,
+                     "{}: tensor '{}' is not used: EAGLE-2 drafts with the target's LM head", source.path(),
+                     checkpoint_.name("lm_head.weight"));
+        return checkpoint_.check_used();
     }
 
     const EagleCheckpoint& checkpoint() const override { return checkpoint_; }
     const LayerShape& shape() const override { return checkpoint_.shape; }
     const kernels::RopeTable& rope() const override { return checkpoint_.rope; }
     int feature_width() const override { return checkpoint_.shape.hidden; }
-    void embed(std::span<const TokenId> tokens, Rows<float> out) const override {
-        embed_for_eagle(checkpoint_, target_, tokens, out);
-    }
     EagleLayer& layer() override { return pass_; }
     kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override {
         return fc_.bytes() + fc_bias_.size() * sizeof(float) + layer_.bytes();
     }
 
-    kernels::Backend* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
-    const float* device_embeddings() override {
-        return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
+    kernels::EmbeddingTable& embeddings() override {
+        return checkpoint_.embedding == nullptr ? target_.embeddings() : embeddings_;
     }
     void enqueue_features(const float* d_features, int rows) override {
         const int d = checkpoint_.shape.hidden;
-        pass_.device().copy_rows({d_features, d, nullptr, rows, d, pass_.inputs() + d, 2 * d});
+        pass_.device().copy_rows({.from = d_features,
+                                  .from_stride = d,
+                                  .count = rows,
+                                  .cols = d,
+                                  .to = pass_.inputs() + d,
+                                  .to_stride = 2 * d});
     }
 
   private:
     EagleCheckpoint checkpoint_;
     const Target& target_;
     EagleLayer pass_;
-    DeviceEmbeddings embeddings_;  ///< used if the checkpoint has its own embeddings
-    kernels::Matrix fc_;           ///< [d, 2d], embedding columns first
-    std::vector<float> fc_bias_;   ///< [d] or empty
+    kernels::EmbeddingTable embeddings_;  ///< used if the checkpoint has its own
+    kernels::Matrix fc_;                  ///< [d, 2d], embedding columns first
+    std::vector<float> fc_bias_;          ///< [d] or empty
     DecoderLayer layer_;
 };
 
 /// `path`: a folder or file in a published layout (docs/FORMATS.md), or "synthetic:NAME" for that synthetic
 /// target. eagle_options() may follow.
 Result<std::unique_ptr<Drafter>> make_eagle2(const std::string& path, const Target& target,
-                                             kernels::Exec& exec) {
+                                             kernels::Backend& backend) {
     DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle2, path, target));
     auto model = std::make_unique<Eagle2Model>(std::move(checkpoint), target);
-    DS_TRY(model->load(exec, target.precision()));
+    DS_TRY(model->load(backend, target.precision()));
     return make_eagle_drafter(std::move(model), "eagle2");
 }
 

@@ -19,15 +19,17 @@ namespace {
 class Eagle3Model final : public EagleModel {
   public:
     Eagle3Model(EagleCheckpoint checkpoint, const Target& target)
-        : checkpoint_(std::move(checkpoint)), target_(target) {}
+        : checkpoint_(std::move(checkpoint)),
+          target_(target),
+          embeddings_(own_embeddings(checkpoint_, target)) {}
 
-    Status load(kernels::Exec& exec, kernels::Precision precision) {
+    Status load(kernels::Backend& backend, kernels::Precision precision) {
         const int d = checkpoint_.shape.hidden;
         const WeightSource& source = *checkpoint_.weights;
         const StackedTensor fc{checkpoint_.name("fc.weight"), d};
-        DS_ASSIGN(fc_, pack_stacked(exec, precision, source, {&fc, 1}, feature_width(),
+        DS_ASSIGN(fc_, pack_stacked(backend, precision, source, {&fc, 1}, feature_width(),
                                     "hidden size and one of the target's per aux layer"));
-        DS_ASSIGN(layer_, load_eagle_layer(exec, precision, checkpoint_, 2 * d));
+        DS_ASSIGN(layer_, load_eagle_layer(backend, precision, checkpoint_, 2 * d));
         const auto norm = [&](std::string_view name, int size) {
             return read_vector(source, checkpoint_.name(name), size);
         };
@@ -35,24 +37,21 @@ class Eagle3Model final : public EagleModel {
         DS_ASSIGN(input_norm_, norm("layers.0.input_layernorm.weight", d));
         DS_ASSIGN(final_norm_, norm("norm.weight", d));
         DS_TRY(load_feature_norms());
-        DS_TRY(load_head(exec, precision));
-        DS_TRY(pass_.prepare(exec.backend(), checkpoint_.shape, checkpoint_.rope, layer_, 2 * d));
+        DS_TRY(load_head(backend, precision));
+        DS_TRY(pass_.prepare(backend, checkpoint_.shape, checkpoint_.rope, layer_, 2 * d));
         const float* last = pass_.keep(final_norm_);
         const bool given_out = checkpoint_.norm_output;
         const bool head_norm = checkpoint_.head_norm && !given_out;
         pass_.set_joined({pass_.keep(input_norm_), pass_.keep(hidden_norm_), given_out ? last : nullptr,
                           head_norm ? last : nullptr, checkpoint_.norm_before_residual});
         if (!feature_norm_.empty()) feature_norm_on_device_ = pass_.keep(feature_norm_);
-        return checkpoint_.check_all_used();
+        return checkpoint_.check_used();
     }
 
     const EagleCheckpoint& checkpoint() const override { return checkpoint_; }
     const LayerShape& shape() const override { return checkpoint_.shape; }
     const kernels::RopeTable& rope() const override { return checkpoint_.rope; }
     std::span<const int> aux_layers() const override { return checkpoint_.aux_layers; }
-    void embed(std::span<const TokenId> tokens, Rows<float> out) const override {
-        embed_for_eagle(checkpoint_, target_, tokens, out);
-    }
     int feature_width() const override {
         return static_cast<int>(checkpoint_.aux_layers.size()) * checkpoint_.target_hidden;
     }
@@ -64,26 +63,25 @@ class Eagle3Model final : public EagleModel {
     kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override { return layer_.bytes(); }
     std::size_t feature_weight_bytes() const override { return fc_.bytes(); }
-    kernels::Backend* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
-    const float* device_embeddings() override {
-        return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
+    kernels::EmbeddingTable& embeddings() override {
+        return checkpoint_.embedding == nullptr ? target_.embeddings() : embeddings_;
     }
     void enqueue_features(const float* d_features, int rows) override {
         kernels::Backend& backend = pass_.device();
         const int d = checkpoint_.shape.hidden, width = feature_width();
         const kernels::DeviceMatrix& fc = fc_.device_matrix();
-        if (!d_features_.reserve(backend, numel(rows, fc.stride) * backend.activation_bytes())) {
+        if (!d_features_.reserve(backend, numel(rows, fc.stride))) {
             backend.set_out_of_memory("the drafter's rows");
             return;
         }
         kernels::FusedMatmulOp op;
         op.product.weights = fc;
-        op.product.x = d_features_.as<kernels::half_t>();
+        op.product.x = d_features_;
         op.product.rows = rows;
         op.product.y = pass_.inputs() + d;
         op.product.y_stride = 2 * d;
         if (feature_norm_on_device_ == nullptr)
-            op.norm = {d_features, width, nullptr, 0};
+            op.norm = {.x = d_features, .x_stride = width};
         else
             enqueue_norms(d_features, rows);
         backend.fused_matmul(op);
@@ -118,7 +116,6 @@ class Eagle3Model final : public EagleModel {
     void enqueue_norms(const float* d_features, int rows) {
         kernels::Backend& backend = pass_.device();
         const int all = feature_width(), stride = fc_.device_matrix().stride;
-        auto* out = d_features_.as<kernels::half_t>();
         kernels::RmsNormOp norm;
         norm.x_stride = all;
         norm.rows = rows;
@@ -129,7 +126,7 @@ class Eagle3Model final : public EagleModel {
         for (int first = 0; first < all && rounded != nullptr; first += norm.width) {
             norm.x = rounded + first;
             norm.weight = feature_norm_on_device_ + first;
-            norm.half = backend.advance(out, first);
+            norm.half = backend.at(d_features_, first);
             norm.half_columns = first + norm.width == all ? stride - first : norm.width;
             backend.rms_norm(norm);
         }
@@ -145,13 +142,18 @@ class Eagle3Model final : public EagleModel {
             backend.set_out_of_memory("the drafter's rows");
             return nullptr;
         }
-        auto* half = d_features_.as<kernels::half_t>();
-        backend.cast({d_features, all, rows, all, half, stride, stride});
+        backend.cast({.x = d_features,
+                      .x_stride = all,
+                      .rows = rows,
+                      .cols = all,
+                      .y = d_features_,
+                      .y_stride = stride,
+                      .y_columns = stride});
         kernels::AddOp widen;  // to f32
         widen.x = d_zeros_.as<float>();
         widen.rows = rows;
         widen.cols = all;
-        widen.base = half;
+        widen.base = d_features_;
         widen.base_stride = stride;
         widen.y = d_rounded_.as<float>();
         widen.y_stride = all;
@@ -161,7 +163,7 @@ class Eagle3Model final : public EagleModel {
 
     /// Loads lm_head.weight: absent (the target's is used), full, or trimmed with d2t. Without one, d2t
     /// selects rows of the target's.
-    Status load_head(kernels::Exec& exec, kernels::Precision precision) {
+    Status load_head(kernels::Backend& backend, kernels::Precision precision) {
         const WeightSource& source = *checkpoint_.weights;
         const HeadRowMaps maps = {checkpoint_.name("d2t"), checkpoint_.name("t2d"),
                                   checkpoint_.layout != EagleLayout::gguf, checkpoint_.own_vocab,
@@ -174,14 +176,14 @@ class Eagle3Model final : public EagleModel {
                 "requires an LM head in the checkpoint, but tensor '{}' is missing",
                 source.path(), d, target_.config().hidden, maps.head);
         }
-        if (head == nullptr) return select_target_rows(exec, maps);
+        if (head == nullptr) return select_target_rows(backend, maps);
         const int max_rows = std::max(vocab, checkpoint_.own_vocab);
         if (head->rows() > max_rows) {
             return bad_input("{}: {} has {} rows, but the target's vocabulary has {}", source.path(),
                              maps.head, head->rows(), max_rows);
         }
         const StackedTensor part{maps.head, static_cast<int>(head->rows())};
-        DS_ASSIGN(own_lm_head_, pack_stacked(exec, precision, source, {&part, 1}, d, "hidden size"));
+        DS_ASSIGN(own_lm_head_, pack_stacked(backend, precision, source, {&part, 1}, d, "hidden size"));
         if (checkpoint_.draft_vocab > 0 && checkpoint_.draft_vocab != part.rows)
             add_note(checkpoint_.notes, "{}: {} has {} rows, though draft_vocab_size is {}; the rows count",
                      source.path(), maps.head, part.rows, checkpoint_.draft_vocab);
@@ -193,11 +195,11 @@ class Eagle3Model final : public EagleModel {
             return {};
         }
         DS_ASSIGN(vocab_, read_head_rows(source, maps, part.rows, vocab, checkpoint_.notes));
-        own_lm_head_ = select_rows(exec, std::move(own_lm_head_), vocab_);
+        own_lm_head_ = select_rows(backend, std::move(own_lm_head_), vocab_);
         return {};
     }
 
-    Status select_target_rows(kernels::Exec& exec, const HeadRowMaps& maps) {
+    Status select_target_rows(kernels::Backend& backend, const HeadRowMaps& maps) {
         const WeightSource& source = *checkpoint_.weights;
         const int vocab = target_.config().vocab;
         if (source.find(maps.to_target) == nullptr && source.find(maps.marks) == nullptr) {
@@ -213,16 +215,16 @@ class Eagle3Model final : public EagleModel {
         add_note(checkpoint_.notes, "{}: {} is missing; the target's rows of the {} tokens of {} draft",
                  source.path(), maps.head, vocab_.ids.size(),
                  source.find(maps.to_target) != nullptr ? maps.to_target : maps.marks);
-        own_lm_head_ = target_.lm_head().gather_rows(exec, vocab_.ids);
+        own_lm_head_ = target_.lm_head().gather_rows(backend.pool(), vocab_.ids);
         return {};
     }
 
     EagleCheckpoint checkpoint_;
     const Target& target_;
     EagleLayer pass_;
-    DeviceEmbeddings embeddings_;       ///< used if the checkpoint has its own embeddings
-    kernels::DeviceBuffer d_features_;  ///< input of fc, as activations
-    kernels::Matrix fc_;                ///< [d, aux layers * d]
+    kernels::EmbeddingTable embeddings_;    ///< used if the checkpoint has its own
+    kernels::ActivationBuffer d_features_;  ///< input of fc
+    kernels::Matrix fc_;                    ///< [d, aux layers * d]
     DecoderLayer layer_;
     std::vector<float> hidden_norm_, input_norm_, final_norm_;
     kernels::Matrix own_lm_head_;
@@ -235,10 +237,10 @@ class Eagle3Model final : public EagleModel {
 /// `path`: a folder or file in a published layout (docs/FORMATS.md), or "synthetic:NAME" for that synthetic
 /// target. eagle_options() may follow.
 Result<std::unique_ptr<Drafter>> make_eagle3(const std::string& path, const Target& target,
-                                             kernels::Exec& exec) {
+                                             kernels::Backend& backend) {
     DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle3, path, target));
     auto model = std::make_unique<Eagle3Model>(std::move(checkpoint), target);
-    DS_TRY(model->load(exec, target.precision()));
+    DS_TRY(model->load(backend, target.precision()));
     return make_eagle_drafter(std::move(model), "eagle3");
 }
 

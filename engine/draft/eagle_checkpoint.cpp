@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <utility>
 
+#include "base/parse.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/draft/head_rows.h"
 #include "engine/draft/synthetic_drafter.h"
@@ -53,13 +53,11 @@ bool is_part(std::string_view name, std::string_view tensor) {
     return name == tensor || (name.ends_with(tensor) && name[name.size() - tensor.size() - 1] == '.');
 }
 
-/// Returns whether a tensor may be ignored: maps that follow from others, rotary angles, copies of the
-/// target's tensors.
-bool may_ignore(std::string_view name, EagleGeneration generation) {
-    if (name.ends_with("rotary_emb.inv_freq") || name.find("verifier_") != std::string_view::npos)
-        return true;
-    if (is_part(name, "t2d") || is_part(name, "d2t")) return true;
-    return generation == EagleGeneration::eagle2 && is_part(name, "lm_head.weight");
+/// Returns whether a tensor may be ignored: maps of an LM head, rotary angles, copies of the target's
+/// tensors.
+bool may_ignore(std::string_view name) {
+    return name.ends_with("rotary_emb.inv_freq") || name.find("verifier_") != std::string_view::npos ||
+           is_part(name, "t2d") || is_part(name, "d2t");
 }
 
 /// Finds the only decoder layer, whatever its prefix.
@@ -75,7 +73,8 @@ Status find_layer(EagleCheckpoint& checkpoint) {
 }
 
 Status check_generation(EagleCheckpoint& checkpoint, EagleGeneration generation) {
-    const bool is_eagle3 = checkpoint.has("layers.0.hidden_norm.weight");
+    const bool is_eagle3 =
+        checkpoint.layout == EagleLayout::gguf || checkpoint.has("layers.0.hidden_norm.weight");
     if (is_eagle3 == (generation == EagleGeneration::eagle3)) return {};
     // If the checkpoint is of neither generation, loading reports the missing tensor.
     if (!is_eagle3 && !checkpoint.has("layers.0.self_attn.q_proj.weight")) return {};
@@ -91,7 +90,7 @@ void infer_head_dim(EagleCheckpoint& checkpoint, const std::optional<JsonFile>& 
     if (q == nullptr || q->rows() % shape.heads != 0 || q->rows() / shape.heads % 2 != 0) return;
     const auto rows = static_cast<int>(q->rows() / shape.heads);
     // The scaled rotation was computed for the previous size.
-    if (rows >= 2 && checkpoint.rope_divisors.empty()) shape.head_dim = rows;
+    if (rows >= 2 && checkpoint.rotation.divisors.empty()) shape.head_dim = rows;
 }
 
 Status open_files(const std::string& path, EagleGeneration generation, const Target& target,
@@ -102,11 +101,11 @@ Status open_files(const std::string& path, EagleGeneration generation, const Tar
         DS_ASSIGN(GgufFile file, GgufFile::open(path));
         return read_eagle_gguf(std::move(file), config, out);
     }
-    DS_ASSIGN(DrafterFiles files, open_drafter_files(path, weight_files));
+    DS_ASSIGN(DrafterFiles files, open_drafter_files(path, weight_files, out.notes));
     DS_TRY(check_family(files, {"EAGLE"}));
     if (!files.config)
         return bad_input("{}: config.json with the drafter's dimensions is missing in the same folder",
-                         files.weights_path);
+                         files.weights->path());
     DS_TRY(read_eagle_config(*files.config, config, out));
     out.weights = std::move(files.weights);
     DS_TRY(find_layer(out));
@@ -119,8 +118,8 @@ Status make_rope(const DrafterSource& drafter_source, const Target& target, Eagl
     DS_ASSIGN(const std::string kind, drafter_source.choice("rope", kinds));
     const int context = target.config().context;
     if (kind == "own") {
-        out.rope = kernels::make_rope_table(out.shape.head_dim, out.rope_theta, context, out.rope_divisors,
-                                            out.rope_scale);
+        out.rope = kernels::make_rope_table(out.shape.head_dim, out.rotation.theta, context,
+                                            out.rotation.divisors, out.rotation.scale);
         return {};
     }
     if (target.config().head_dim != out.shape.head_dim) {
@@ -135,16 +134,10 @@ Status make_rope(const DrafterSource& drafter_source, const Target& target, Eagl
 
 /// Reads layers=1/12/21.
 Status read_layers(const std::string& text, EagleCheckpoint& out) {
-    out.aux_layers.clear();
-    for (std::size_t first = 0; first <= text.size();) {
-        const std::size_t end = std::min(text.find('/', first), text.size());
-        int layer = -1;
-        const auto [stop, error] = std::from_chars(text.data() + first, text.data() + end, layer);
-        if (error != std::errc() || stop != text.data() + end || layer < 0 || layer > max_layers)
-            return bad_input("drafter option layers={}: expected layer numbers as in layers=1/12/21", text);
-        out.aux_layers.push_back(layer);
-        first = end + 1;
-    }
+    auto layers = parse_numbers(text, '/', 0, static_cast<int>(max_layers));
+    if (!layers)
+        return bad_input("drafter option layers={}: expected layer numbers as in layers=1/12/21", text);
+    out.aux_layers = std::move(*layers);
     out.aux_field = "drafter option layers";
     out.aux_offset = 0;
     return {};
@@ -276,14 +269,9 @@ bool EagleCheckpoint::has(std::string_view official) {
     return weights->find(name(official)) != nullptr;
 }
 
-Status EagleCheckpoint::check_all_used() const {
-    for (const std::string& tensor : weights->names()) {
-        if (used.count(tensor) != 0 || may_ignore(tensor, generation)) continue;
-        return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version",
-                         weights->path(), tensor,
-                         generation == EagleGeneration::eagle3 ? "EAGLE-3" : "EAGLE-2");
-    }
-    return {};
+Status EagleCheckpoint::check_used() const {
+    return check_all_used(*weights, used, generation == EagleGeneration::eagle3 ? "EAGLE-3" : "EAGLE-2",
+                          may_ignore);
 }
 
 Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const std::string& text,
@@ -302,7 +290,7 @@ Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const 
     return out;
 }
 
-Result<DecoderLayer> load_eagle_layer(kernels::Exec& exec, kernels::Precision precision,
+Result<DecoderLayer> load_eagle_layer(kernels::Backend& backend, kernels::Precision precision,
                                       EagleCheckpoint& checkpoint, int qkv_inputs) {
     const LayerShape& shape = checkpoint.shape;
     const WeightSource& source = *checkpoint.weights;
@@ -311,7 +299,7 @@ Result<DecoderLayer> load_eagle_layer(kernels::Exec& exec, kernels::Precision pr
         std::vector<StackedTensor> named(parts);
         for (StackedTensor& part : named)
             part.name = checkpoint.name("layers.0." + part.name + "_proj.weight");
-        return pack_stacked(exec, precision, source, named, cols, reason);
+        return pack_stacked(backend, precision, source, named, cols, reason);
     };
     const auto vector = [&](std::string_view name, int size) {
         return read_vector(source, checkpoint.name(name), size, reason);
@@ -340,27 +328,16 @@ Result<DecoderLayer> load_eagle_layer(kernels::Exec& exec, kernels::Precision pr
     return out;
 }
 
-void embed_for_eagle(const EagleCheckpoint& checkpoint, const Target& target, std::span<const TokenId> tokens,
-                     Rows<float> out) {
-    if (checkpoint.embedding == nullptr) return target.embed(tokens, out);
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-        Rows<float> row(out.row_data(static_cast<int>(i)), 1, out.cols);
-        if (tokens[i] < checkpoint.embedding->rows())
-            checkpoint.weights->read_row(*checkpoint.embedding, tokens[i], row.data);
-        else if (out.cols == target.config().hidden)
-            target.embed(tokens.subspan(i, 1), row);
-        else
-            std::fill_n(row.data, out.cols, 0.0f);
-    }
-}
-
-const float* eagle_device_embeddings(const EagleCheckpoint& checkpoint, const Target& target,
-                                     kernels::Backend& backend, DeviceEmbeddings& own) {
-    if (checkpoint.embedding == nullptr) return target.device_embeddings();
-    return own.get(backend, target.config().vocab, checkpoint.shape.hidden,
-                   [&](std::span<const TokenId> tokens, Rows<float> out) {
-                       embed_for_eagle(checkpoint, target, tokens, out);
-                   });
+kernels::EmbeddingTable own_embeddings(const EagleCheckpoint& checkpoint, const Target& target) {
+    const int d = checkpoint.shape.hidden;
+    return {target.config().vocab, d, [&checkpoint, &target, d](TokenId token, float* out) {
+                if (token < checkpoint.embedding->rows())
+                    checkpoint.weights->read_row(*checkpoint.embedding, token, out);
+                else if (d == target.config().hidden)
+                    target.embeddings().read(token, out);
+                else
+                    std::fill_n(out, d, 0.0f);
+            }};
 }
 
 }  // namespace draftscope

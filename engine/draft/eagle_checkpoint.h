@@ -8,13 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_file.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/formats/gguf.h"
-#include "engine/formats/json_file.h"
+#include "engine/formats/rope_config.h"
 #include "engine/formats/weight_source.h"
 #include "engine/transformer/decoder_layer.h"
-#include "engine/transformer/device_embeddings.h"
 #include "engine/transformer/target.h"
 
 namespace draftscope {
@@ -37,9 +37,7 @@ struct EagleCheckpoint {
     std::string verifier;   ///< the target named in the checkpoint; "" if none
     LayerShape shape;       ///< hidden = the drafter's hidden size d
     int target_hidden = 0;  ///< width of one target feature
-    float rope_theta = 10000.0f;
-    std::vector<float> rope_divisors;  ///< head_dim / 2; empty = none
-    float rope_scale = 1;              ///< of cos and sin
+    RopeConfig rotation;
     /// EAGLE-3: layers whose input is captured; the number of layers is the output of the last one.
     std::vector<int> aux_layers;
     std::string aux_field;      ///< "FILE: FIELD" that names them; "" if none does
@@ -65,9 +63,8 @@ struct EagleCheckpoint {
     std::string name(std::string_view official);
     /// Returns whether the file has this tensor, and marks its name as used.
     bool has(std::string_view official);
-    /// Checks that every tensor is used or may be ignored. An unknown tensor would mean an unsupported
-    /// variant.
-    Status check_all_used() const;
+    /// Checks that every tensor is used or may be ignored.
+    Status check_used() const;
 
     std::string outer_name(std::string_view official) const;
     std::string layer_prefix = "layers.0.";  ///< of this file
@@ -86,15 +83,11 @@ Status read_eagle_config(const JsonFile& file, const ModelConfig& target, EagleC
 Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint& out);
 
 /// Loads the decoder layer; q/k/v take `qkv_inputs` columns. attn_norm stays empty.
-Result<DecoderLayer> load_eagle_layer(kernels::Exec& exec, kernels::Precision precision,
+Result<DecoderLayer> load_eagle_layer(kernels::Backend& backend, kernels::Precision precision,
                                       EagleCheckpoint& checkpoint, int qkv_inputs);
 
-/// Writes token embeddings from the checkpoint's table, or from the target's if it has none.
-void embed_for_eagle(const EagleCheckpoint& checkpoint, const Target& target, std::span<const TokenId> tokens,
-                     Rows<float> out);
-/// Returns a device table of all embeddings: the target's, or the checkpoint's in `own`. Null if device
-/// memory is insufficient. The caller holds Backend::submit_mutex().
-const float* eagle_device_embeddings(const EagleCheckpoint& checkpoint, const Target& target,
-                                     kernels::Backend& backend, DeviceEmbeddings& own);
+/// Returns the checkpoint's own embeddings. Tokens that it lacks have the target's, or zeros if its width
+/// differs. Both arguments must outlive the table.
+kernels::EmbeddingTable own_embeddings(const EagleCheckpoint& checkpoint, const Target& target);
 
 }  // namespace draftscope

@@ -5,7 +5,7 @@
 #include "engine/draft/drafter_keys.h"
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/head_rows.h"
-#include "engine/formats/rope_config.h"
+#include "engine/formats/architecture.h"
 
 namespace draftscope {
 namespace {
@@ -158,15 +158,8 @@ Status read_layer(const JsonFile& file, const LayerDefaults& defaults, EagleChec
     out.trained_positions = context.value_or(0);
     DS_ASSIGN(const auto eps, file.positive("rms_norm_eps"));
     shape.norm_eps = static_cast<float>(eps.value_or(1e-6));
-    if (shape.heads % shape.kv_heads != 0 || shape.head_dim < 2 || shape.head_dim % 2 != 0 ||
-        std::int64_t{shape.heads} * shape.head_dim > max_extent) {
-        return bad_input("{}: {} heads, {} key/value heads and head size {} are inconsistent", file.path(),
-                         shape.heads, shape.kv_heads, shape.head_dim);
-    }
-    DS_ASSIGN(RopeConfig rope, read_hf_rope(file, shape.head_dim, out.notes));
-    out.rope_theta = rope.theta;
-    out.rope_divisors = std::move(rope.divisors);
-    out.rope_scale = rope.scale;
+    DS_TRY(check_head_sizes(file.path(), shape.heads, shape.kv_heads, shape.head_dim));
+    DS_ASSIGN(out.rotation, read_hf_rope(file, shape.head_dim, out.notes));
     return {};
 }
 

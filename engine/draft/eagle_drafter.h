@@ -22,8 +22,8 @@ class EagleModel {
     virtual const kernels::RopeTable& rope() const = 0;
     virtual std::span<const int> aux_layers() const { return {}; }
     virtual int feature_width() const = 0;  ///< width of the rows that enqueue_features() reads
-    /// Writes the tokens' embeddings, [tokens, d], in host memory.
-    virtual void embed(std::span<const TokenId> tokens, Rows<float> out) const = 0;
+    /// The embeddings that rows start from, of width d.
+    virtual kernels::EmbeddingTable& embeddings() = 0;
     /// The decoder layer. Its inputs are [embedding; hidden], its outputs the next level's hidden.
     virtual EagleLayer& layer() = 0;
     virtual const kernels::Matrix* own_lm_head() const { return nullptr; }
@@ -32,11 +32,6 @@ class EagleModel {
     virtual std::size_t weight_bytes() const = 0;
     virtual std::size_t feature_weight_bytes() const { return 0; }  ///< as in Drafter
     virtual kernels::KvType kv_type() const = 0;
-    /// The device that holds the weights; null = the host.
-    virtual kernels::Backend* device() const { return nullptr; }
-    /// Device table of embed() for all tokens, [vocab, d]; null if memory is insufficient. The caller holds
-    /// Backend::submit_mutex().
-    virtual const float* device_embeddings() { return nullptr; }
     /// Converts target features of verified slots, [rows, feature_width()], to hiddens in layer()'s inputs.
     /// They are of the target's last hidden states, or of aux_layers(). The caller holds
     /// Backend::submit_mutex().

@@ -1,58 +1,34 @@
 #include <array>
-#include <cmath>
 #include <utility>
 
 #include "engine/draft/eagle_checkpoint.h"
+#include "engine/formats/architecture.h"
 #include "engine/formats/config_keys.h"
-#include "engine/formats/gguf_weights.h"
-#include "engine/formats/rope_config.h"
+#include "engine/formats/gguf_keys.h"
+#include "engine/formats/gguf_model.h"
 
 namespace draftscope {
 namespace {
 
-Result<std::optional<int>> extent(const GgufFile& file, const char* field) {
-    const std::string key = std::string("eagle3.") + field;
-    DS_ASSIGN(const auto value, file.integer(key));
-    if (!value) return std::optional<int>();
-    if (*value < 1 || *value > max_extent)
-        return bad_input("{}: metadata '{}' is {}, expected 1 to {}", file.path(), key, *value, max_extent);
-    return std::optional<int>(static_cast<int>(*value));
-}
-
-Result<int> required(const GgufFile& file, const char* field) {
-    DS_ASSIGN(const auto value, extent(file, field));
-    if (!value) return bad_input("{}: metadata 'eagle3.{}' is missing", file.path(), field);
-    return *value;
-}
-
-Result<float> positive(const GgufFile& file, const char* field, float fallback) {
-    const std::string key = std::string("eagle3.") + field;
-    DS_ASSIGN(const auto value, file.number(key));
-    const auto result = static_cast<float>(value.value_or(fallback));
-    if (!std::isfinite(result) || result <= 0)
-        return bad_input("{}: metadata '{}' is {}, expected a positive number", file.path(), key, result);
-    return result;
-}
-
-Status read_shape(const GgufFile& file, EagleCheckpoint& out) {
+Status read_shape(const GgufFile& file, const GgufKeys& keys, EagleCheckpoint& out) {
     LayerShape& shape = out.shape;
-    DS_ASSIGN(const int layers, required(file, "block_count"));
+    DS_ASSIGN(const int layers, keys.required("block_count"));
     if (layers != 1) return bad_input("{}: 'eagle3.block_count' is {}, expected 1", file.path(), layers);
-    DS_ASSIGN(shape.hidden, required(file, "embedding_length"));
-    DS_ASSIGN(shape.heads, required(file, "attention.head_count"));
-    DS_ASSIGN(const auto kv_heads, extent(file, "attention.head_count_kv"));
+    DS_ASSIGN(shape.hidden, keys.required("embedding_length"));
+    DS_ASSIGN(shape.heads, keys.required("attention.head_count"));
+    DS_ASSIGN(const auto kv_heads, keys.optional("attention.head_count_kv"));
     shape.kv_heads = kv_heads.value_or(shape.heads);
-    DS_ASSIGN(shape.ffn, required(file, "feed_forward_length"));
-    DS_ASSIGN(const auto key_length, extent(file, "attention.key_length"));
-    DS_ASSIGN(const auto rotated, extent(file, "rope.dimension_count"));
+    DS_ASSIGN(shape.ffn, keys.required("feed_forward_length"));
+    DS_ASSIGN(const auto key_length, keys.optional("attention.key_length"));
+    DS_ASSIGN(const auto rotated, keys.optional("rope.dimension_count"));
     shape.head_dim = key_length.value_or(rotated.value_or(shape.hidden / shape.heads));
-    if (shape.heads % shape.kv_heads != 0 || shape.head_dim < 2 || shape.head_dim % 2 != 0 ||
-        rotated.value_or(shape.head_dim) != shape.head_dim) {
-        return bad_input("{}: {} heads, {} key/value heads and head size {} are inconsistent", file.path(),
-                         shape.heads, shape.kv_heads, shape.head_dim);
-    }
-    DS_ASSIGN(shape.norm_eps, positive(file, "attention.layer_norm_rms_epsilon", 1e-6f));
-    DS_ASSIGN(out.target_hidden, required(file, "target_hidden_size"));
+    DS_TRY(check_head_sizes(file.path(), shape.heads, shape.kv_heads, shape.head_dim));
+    if (rotated.value_or(shape.head_dim) != shape.head_dim)
+        return bad_input("{}: '{}' is {}, but heads are {} wide; partial rotation is not supported",
+                         file.path(), keys.key("rope.dimension_count"), *rotated, shape.head_dim);
+    DS_ASSIGN(const auto eps, keys.positive("attention.layer_norm_rms_epsilon"));
+    shape.norm_eps = static_cast<float>(eps.value_or(1e-6f));
+    DS_ASSIGN(out.target_hidden, keys.required("target_hidden_size"));
     return {};
 }
 
@@ -71,18 +47,6 @@ Status read_layers(const GgufFile& file, EagleCheckpoint& out) {
         if (!out.aux_layers.empty()) out.aux_field = fmt::format("{}: metadata '{}'", file.path(), key);
         return {};
     }
-    return {};
-}
-
-Status read_rope(const GgufFile& file, const ModelConfig& target, EagleCheckpoint& out) {
-    constexpr std::array<std::string_view, 2> divisors = {"blk.0.rope_freqs.weight", "rope_freqs.weight"};
-    DS_ASSIGN(const auto context, extent(file, "context_length"));
-    DS_ASSIGN(RopeConfig rope,
-              read_gguf_rope(file, "eagle3", out.shape.head_dim, context.value_or(target.context), divisors));
-    out.rope_theta = rope.theta;
-    out.rope_divisors = std::move(rope.divisors);
-    out.rope_scale = rope.scale;
-    out.used.insert(divisors.begin(), divisors.end());
     return {};
 }
 
@@ -105,7 +69,8 @@ Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint
                          file.path(), printable(architecture.value_or("(none)")));
     }
     DS_TRY(check_metadata(file, out.notes));
-    DS_TRY(read_shape(file, out));
+    const GgufKeys keys(file, "eagle3");
+    DS_TRY(read_shape(file, keys, out));
     if (out.target_hidden != target.hidden) {
         return bad_input(
             "{}: 'eagle3.target_hidden_size' is {}, but the target has {}: this drafter was made "
@@ -113,9 +78,12 @@ Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint
             file.path(), out.target_hidden, target.hidden);
     }
     DS_TRY(read_layers(file, out));
-    DS_ASSIGN(const auto context, extent(file, "context_length"));
+    DS_ASSIGN(const auto context, keys.optional("context_length"));
     out.trained_positions = context.value_or(0);
-    DS_TRY(read_rope(file, target, out));
+    constexpr std::array<std::string_view, 2> divisors = {"blk.0.rope_freqs.weight", "rope_freqs.weight"};
+    DS_ASSIGN(out.rotation,
+              read_gguf_rope(file, "eagle3", out.shape.head_dim, context.value_or(target.context), divisors));
+    out.used.insert(divisors.begin(), divisors.end());
     DS_ASSIGN(const auto residual, file.boolean("eagle3.norm_before_residual"));
     out.norm_before_residual = residual.value_or(false);
     DS_ASSIGN(const auto before_fc, file.boolean("eagle3.norm_before_fc"));

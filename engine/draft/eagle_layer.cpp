@@ -3,13 +3,6 @@
 #include "base/numel.h"
 
 namespace draftscope {
-namespace {
-
-std::size_t count(int rows, int cols) {
-    return numel(rows, cols);
-}
-
-}  // namespace
 
 Status EagleLayer::prepare(kernels::Backend& backend, const LayerShape& shape, kernels::RopeTable& rope,
                            const DecoderLayer& layer, int input_width) {
@@ -32,35 +25,31 @@ void EagleLayer::set_joined(const Norms& norms) {
     norms_ = norms;
 }
 
-bool EagleLayer::make_room(int rows) {
-    kernels::Backend& on = device();
+bool EagleLayer::reserve(RoundMemory& memory, int rows) {
     const int width = 2 * shape_.hidden;
-    const void* before[] = {inputs_.as<void>(), fused_.as<void>()};
-    const bool enough =
-        decoder_.make_room(rows) && inputs_.reserve(on, count(rows, width) * sizeof(float)) &&
-        fused_.reserve(on, count(rows, kernels::padded_columns(width)) * on.activation_bytes());
-    if (before[0] != inputs_.as<void>() || before[1] != fused_.as<void>()) decoder_.forget_graphs();
-    return enough;
+    inputs_ = memory.backend.alloc<float>(numel(rows, width));
+    fused_ = memory.activations(device(), numel(rows, kernels::padded_columns(width)));
+    return memory.enough() && decoder_.make_room(rows);
 }
 
-Status EagleLayer::enqueue(const DecoderBatch& batch, const std::int32_t* ancestor_slots, int tag) {
+Status EagleLayer::enqueue(const DecoderBatch& batch, const std::int32_t* ancestor_slots) {
     DS_TRY(decoder_.begin(batch));
-    decoder_.use_tails(ancestor_slots);
-    // Passes of enqueue_chain() have no tag.
-    decoder_.replay({&tag, 1}, [&] { enqueue_layer(batch.rows()); });
+    if (ancestor_slots != nullptr) decoder_.use_ancestor_slots(ancestor_slots);
+    const std::int64_t key[] = {kernels::as_key(inputs_), kernels::as_key(fused_.halves)};
+    decoder_.replay(key, [&] { enqueue_layer(batch.rows()); });
     return {};
 }
 
-Status EagleLayer::enqueue_chain(const DecoderBatch& batch) {
-    DS_TRY(decoder_.begin(batch));
-    decoder_.replay({}, [&] { enqueue_layer(batch.rows()); });
-    return {};
-}
-
-const kernels::half_t* EagleLayer::enqueue_head_rows(int rows) {
+kernels::Activations EagleLayer::enqueue_head_rows(int rows) {
     const int stride = hidden_stride();
     if (norms_.head == nullptr) {
-        device().cast({outputs(), shape_.hidden, rows, shape_.hidden, decoder_.input(), stride, stride});
+        device().cast({.x = outputs(),
+                       .x_stride = shape_.hidden,
+                       .rows = rows,
+                       .cols = shape_.hidden,
+                       .y = decoder_.input(),
+                       .y_stride = stride,
+                       .y_columns = stride});
         return decoder_.input();
     }
     kernels::RmsNormOp norm;
@@ -87,12 +76,12 @@ void EagleLayer::enqueue_fused(int rows) {
     kernels::Backend& on = device();
     kernels::FusedMatmulOp op;
     op.product.weights = fc_->device_matrix();
-    op.product.x = fused_.as<kernels::half_t>();
+    op.product.x = fused_;
     op.product.rows = rows;
     op.product.y = decoder_.residual();
     op.product.y_stride = shape_.hidden;
     op.product.bias = fc_bias_;
-    op.norm = {inputs(), 2 * shape_.hidden, nullptr, 0};
+    op.norm = {.x = inputs(), .x_stride = 2 * shape_.hidden};
     on.fused_matmul(op);
     decoder_.attend_residual(0, 0, nullptr);
     decoder_.feed_forward(0);
@@ -108,22 +97,27 @@ void EagleLayer::enqueue_joined(int rows) {
     norm.width = d;
     norm.weight = norms_.input;
     norm.eps = shape_.norm_eps;
-    norm.half = fused_.as<kernels::half_t>();
+    norm.half = fused_;
     norm.half_stride = stride;
     norm.half_columns = d;
     on.rms_norm(norm);
     norm.x = inputs() + d;
     norm.weight = norms_.hidden;
-    norm.half = on.advance(fused_.as<kernels::half_t>(), d);
+    norm.half = on.at(fused_, d);
     norm.half_columns = stride - d;
     if (norms_.before_residual) {
         norm.y = decoder_.residual();
         norm.y_stride = d;
     } else {
-        on.copy_rows({norm.x, 2 * d, nullptr, rows, d, decoder_.residual(), d});
+        on.copy_rows({.from = norm.x,
+                      .from_stride = 2 * d,
+                      .count = rows,
+                      .cols = d,
+                      .to = decoder_.residual(),
+                      .to_stride = d});
     }
     on.rms_norm(norm);
-    decoder_.attend(0, 0, fused_.as<kernels::half_t>());
+    decoder_.attend(0, 0, fused_);
     decoder_.feed_forward(0);
     if (norms_.output == nullptr) return;
     kernels::RmsNormOp last;

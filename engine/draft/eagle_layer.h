@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "engine/round/arena.h"
 #include "engine/transformer/decoder.h"
 
 namespace draftscope {
@@ -29,26 +30,20 @@ class EagleLayer {
     /// EAGLE-3: attention reads [norm(embedding); norm(hidden)], and the residual starts from the hidden.
     void set_joined(const Norms& norms);
 
-    /// Runs later passes on `device`, which has the memory of prepare()'s: another pool of the same CPU.
-    void use(kernels::Backend& backend) { decoder_.use(backend); }
-
     // Passes without waits in between. The caller holds Backend::submit_mutex().
-    /// Reserves memory for passes of up to `rows` rows. Returns false if memory runs out.
-    bool make_room(int rows);
-    /// Discards the graphs. Call it when an array of ancestor slots has moved.
-    void forget_graphs() { decoder_.forget_graphs(); }
-    float* inputs() const { return inputs_.as<float>(); }   ///< [rows, 2d]
+    /// Allocates memory for passes of up to `rows` rows, for the rest of the step. Returns false if out of
+    /// memory.
+    bool reserve(RoundMemory& memory, int rows);
+    float* inputs() const { return inputs_; }               ///< [rows, 2d]
     float* outputs() const { return decoder_.residual(); }  ///< [rows, d], of the latest pass
     int hidden_stride() const { return decoder_.hidden_stride(); }
     /// Uploads the layouts of passes that follow; see Decoder::upload_layouts().
     Status upload_layouts(std::span<const DecoderBatch> batches) { return decoder_.upload_layouts(batches); }
-    /// Enqueues a pass over inputs(). `ancestor_slots`, in device memory, replaces the slots of the batch.
-    /// Each array of slots needs its own `tag`, which is part of the graph's key.
-    Status enqueue(const DecoderBatch& batch, const std::int32_t* ancestor_slots, int tag);
-    /// Enqueues a pass over inputs() whose rows have no ancestor slots.
-    Status enqueue_chain(const DecoderBatch& batch);
+    /// Enqueues a pass over inputs(). `ancestor_slots`, in the backend's memory, replaces the slots of the
+    /// batch; null = its rows have none.
+    Status enqueue(const DecoderBatch& batch, const std::int32_t* ancestor_slots);
     /// Enqueues and returns the first `rows` outputs as input of the LM head, [rows, hidden_stride()].
-    const kernels::half_t* enqueue_head_rows(int rows);
+    kernels::Activations enqueue_head_rows(int rows);
 
   private:
     void enqueue_layer(int rows);
@@ -61,7 +56,8 @@ class EagleLayer {
     const kernels::Matrix* fc_ = nullptr;  ///< EAGLE-2 only
     const float* fc_bias_ = nullptr;
     Norms norms_;
-    kernels::DeviceBuffer inputs_, fused_;
+    float* inputs_ = nullptr;
+    kernels::Activations fused_;
 };
 
 }  // namespace draftscope

@@ -4,22 +4,13 @@
 
 namespace draftscope {
 
-bool EagleRows::make_room(int, int nodes) {
-    return (device().is_host() || model_.device_embeddings() != nullptr) && model_.layer().make_room(nodes);
-}
-
 void EagleRows::enqueue_embeddings(const std::int32_t* tokens, int rows) {
-    EagleLayer& layer = model_.layer();
-    const int d = hidden();
-    if (device().is_host())
-        return model_.embed({tokens, static_cast<std::size_t>(rows)},
-                            Rows<float>(layer.inputs(), rows, d, 2 * d));
-    device().copy_rows({model_.device_embeddings(), d, tokens, rows, d, layer.inputs(), 2 * d});
+    model_.embeddings().enqueue(model_.layer().device(), tokens, rows, model_.layer().inputs(), 2 * hidden());
 }
 
 /// Adds the nodes of a tree's level. `slots`: slots of its earlier levels.
 void EagleRows::add_level(const GrowingTree& tree, int level, int slots, int nodes, DecoderBatch& to) {
-    slots_.assign(level, 0);  // Level::ancestor_slots replaces them on the device
+    slots_.assign(level, 0);  // Level::ancestor_slots replaces them
     for (int b = 0; b < nodes; ++b)
         to.add_row(*tree.cache, tree.free_slot + slots + b, tree.committed + level - 1, tree.committed,
                    slots_);
@@ -49,25 +40,33 @@ Status EagleRows::upload_layouts(std::span<const GrowingTree> trees, const Decod
 
 Status EagleRows::enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) {
     EagleLayer& layer = model_.layer();
+    kernels::Backend& backend = *level.step.backend;
     const int d = hidden(), rows = level.rows;
     if (level.level == 0) {  // the catch-up ran the layer over the roots
-        roots_.clear();
-        for (const GrowingTree* tree : level.trees)
-            roots_.push_back(
-                {tree->output, d, nullptr, 1, d, layer.outputs() + std::ptrdiff_t{tree->first_row} * d, d});
-        device().copy_rows(roots_);
+        const auto roots = level.step.memory.host.list<kernels::CopyRowsOp>(level.trees.size());
+        for (std::size_t i = 0; i < roots.size(); ++i) {
+            const GrowingTree& tree = *level.trees[i];
+            roots[i] = {
+                .from = tree.output, .count = 1, .cols = d, .to = layer.outputs() + numel(tree.first_row, d)};
+        }
+        backend.copy_rows(roots);
         return {};
     }
     batch_.clear();
     for (const GrowingTree* tree : level.trees)
         add_level(*tree, level.level, tree->slots, tree->nodes, batch_);
-    DeviceSpans::Scope enqueued(level.spans, level.context.phases, Phase::backbone, level.level, rows,
-                                pass_bytes(batch_));
+    DeviceSpans::Scope scope(level.step.spans, level.context.phases, Phase::backbone, level.level, rows,
+                             pass_bytes(batch_));
     enqueue_embeddings(level.tokens, rows);
-    device().copy_rows({layer.outputs(), d, level.parents, rows, d, layer.inputs() + d, 2 * d});
+    backend.copy_rows({.from = layer.outputs(),
+                       .from_stride = d,
+                       .rows = level.parents,
+                       .count = rows,
+                       .cols = d,
+                       .to = layer.inputs() + d,
+                       .to_stride = 2 * d});
     inputs_known(layer.inputs());
-    // Consecutive levels use different arrays of ancestor slots.
-    return layer.enqueue(batch_, level.ancestor_slots, (level.level - 1) % 2);
+    return layer.enqueue(batch_, level.ancestor_slots);
 }
 
 }  // namespace draftscope

@@ -13,16 +13,14 @@ class EagleRows final : public LevelRows {
   public:
     /// `model` must outlive this object.
     explicit EagleRows(EagleModel& model) : model_(model) {}
-    kernels::Backend& device() override { return model_.layer().device(); }
     int hidden() const override { return model_.shape().hidden; }
-    bool make_room(int trees, int nodes) override;
-    void tails_moved() override { model_.layer().forget_graphs(); }
+    /// The layer's memory is reserved with that of the catch-up.
+    bool reserve(RoundStep& step, int, int) override { return model_.embeddings().load(*step.backend); }
     Status enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
-    const kernels::half_t* enqueue_head_rows(int rows) override {
+    kernels::Activations enqueue_head_rows(int rows) override {
         return model_.layer().enqueue_head_rows(rows);
     }
-    /// Uploads the layouts of all passes of a device's round. They are the levels of `trees` and the last
-    /// pass of the catch-up.
+    /// Uploads the planned layouts of a round's passes: the levels of `trees` and the last catch-up pass.
     Status upload_layouts(std::span<const GrowingTree> trees, const DecoderBatch& catch_up);
     /// Enqueues the embeddings of tokens in device memory, into the first half of the layer's inputs.
     void enqueue_embeddings(const std::int32_t* tokens, int rows);
@@ -39,7 +37,6 @@ class EagleRows final : public LevelRows {
     DecoderBatch batch_;
     std::vector<DecoderBatch> passes_;  ///< of a round
     std::vector<int> slots_;
-    std::vector<kernels::CopyRowsOp> roots_;
 };
 
 }  // namespace draftscope

@@ -2,61 +2,58 @@
 
 #include <algorithm>
 #include <span>
-#include <vector>
 
+#include "base/numel.h"
 #include "engine/draft/drafter.h"
 #include "engine/transformer/decoder_layer.h"
 #include "engine/transformer/kv_cache.h"
-#include "kernels/backend.h"
 
 /// What the EAGLE drafter keeps for a sequence.
 namespace draftscope {
 
-/// KV cache of the verified slots. Rows that an expansion writes after them are never committed, because
-/// their inputs are the drafter's own predictions.
+/// KV cache of the verified slots. Rows that a tree writes after them are never committed, because their
+/// inputs are the drafter's own predictions.
 struct EagleState final : DrafterState {
-    EagleState(int slots, const LayerShape& shape, kernels::KvType type, kernels::Backend* backend)
-        : cache(1, slots, shape.kv_width(), type, backend), hidden(shape.hidden) {}
+    /// `slots`: with `keeps`, the most slots that the state can process.
+    EagleState(int slots, bool keeps, const LayerShape& shape, kernels::KvType type,
+               kernels::Backend& backend)
+        : cache(1, slots, shape.kv_width(), type, backend),
+          kept(keeps ? slots : 1),
+          keeps_slots(keeps),
+          hidden(shape.hidden) {}
+
     KvCache cache;
-    int hidden = 0;  ///< d
-    /// Returns false if memory runs out.
+    int kept = 1;                   ///< rows of `inputs` and `outputs`
+    bool keeps_slots = false;       ///< rows are those of all slots; else the row is that of the last slot
+    int hidden = 0;                 ///< d
+    int known = 0;                  ///< slots whose keys and values the cache holds; at least its length
+    kernels::DeviceBuffer inputs;   ///< [kept, 2d]
+    kernels::DeviceBuffer outputs;  ///< [kept, d]; that of the last slot gives the root's candidates
+
+    /// Returns false if out of memory.
     bool reserve(kernels::Backend& backend) {
-        const std::size_t bytes = hidden * sizeof(float);
-        return input.reserve(backend.memory(), 2 * bytes) && output.reserve(backend.memory(), bytes);
+        const std::size_t bytes = numel(kept, hidden) * sizeof(float);
+        return inputs.reserve(backend.memory(), 2 * bytes) && outputs.reserve(backend.memory(), bytes);
     }
-    kernels::DeviceBuffer input;   ///< [2d] of the last verified slot
-    kernels::DeviceBuffer output;  ///< [d] of the last verified slot; gives the root's candidates
-
-    // If the state can be rewound (Drafter::enable_rewind), on the CPU only: everything it has processed.
-    bool keep_history = false;
-    int known = 0;                       ///< slots whose keys and values the cache holds
-    std::vector<float> inputs, outputs;  ///< [known, 2d], [known, d]
-
-    /// First slot that a tree may write to.
-    int free_slot() const { return std::max(known, cache.length()); }
-    void make_room(int rows) {
-        const int length = cache.length();
-        cache.truncate(free_slot());
-        cache.ensure_free(rows);
-        cache.truncate(length);
-    }
-    void remember(std::vector<float>& all, Rows<const float> rows) const {
-        for (int r = 0; keep_history && r < rows.rows; ++r)
-            all.insert(all.end(), rows.row(r).begin(), rows.row(r).end());
-    }
+    int row_of(int slot) const { return keeps_slots ? slot : 0; }
+    float* input(int slot) const { return inputs.as<float>() + numel(row_of(slot), 2 * hidden); }
+    float* output(int slot) const { return outputs.as<float>() + numel(row_of(slot), hidden); }
     void commit(int rows) {
         cache.commit(rows);
-        if (keep_history) known = cache.length();
+        known = keeps_slots ? std::max(known, cache.length()) : cache.length();
     }
-    /// Reuses up to `wanted` known slots; returns their number.
-    int reuse_known(int wanted) {
-        const int count = std::clamp(known - cache.length(), 0, wanted);
-        if (count == 0) return 0;
+    /// Takes up to `rows` slots that were processed before; returns their number.
+    int reuse_known(int rows) {
+        const int count = std::clamp(known - cache.length(), 0, rows);
         cache.commit(count);
-        const std::size_t last = cache.length() - 1, width = hidden;
-        std::copy_n(inputs.data() + last * 2 * width, 2 * width, input.as<float>());
-        std::copy_n(outputs.data() + last * width, width, output.as<float>());
         return count;
+    }
+    /// Makes room for `rows` rows after the known slots.
+    void make_room(int rows) {
+        const int length = cache.length();
+        cache.truncate(std::max(known, length));
+        cache.ensure_free(rows);
+        cache.truncate(length);
     }
 };
 

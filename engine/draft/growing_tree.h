@@ -15,14 +15,14 @@ struct GrowingTree {
     KvCache* cache = nullptr;       ///< of the drafter
     int committed = 0;              ///< committed slots
     int free_slot = 0;              ///< first slot for rows of the tree
-    // Set by TreeGrowth:
-    int nodes = 1;         ///< of the current level
-    int slots = 0;         ///< used by nodes of earlier levels, without the root
-    int place = 0;         ///< index among the trees
-    int first_node = 0;    ///< index of its first node in the level
-    int first_row = 0;     ///< index of its first row in the level's head call
-    std::size_t pool = 0;  ///< index of its first candidate in the pool
-    int proposed = 0;      ///< number of its candidates
+    // Set while it grows:
+    int index = 0;           ///< among the trees that grow
+    int nodes = 1;           ///< of the current level
+    int slots = 0;           ///< used by nodes of earlier levels, without the root
+    int first_node = 0;      ///< index of its first node in the level
+    int first_row = 0;       ///< index of its first row in the level's head call
+    std::size_t pool = 0;    ///< index of its first candidate in the pool
+    int num_candidates = 0;  ///< in the pool
 };
 
 }  // namespace draftscope

@@ -147,8 +147,8 @@ Result<HeadRows> read_head_rows(const WeightSource& source, const HeadRowMaps& m
     return sorted_rows(tokens, vocab);
 }
 
-kernels::Matrix select_rows(kernels::Exec& exec, kernels::Matrix head, const HeadRows& vocab) {
-    return vocab.rows.empty() ? std::move(head) : head.gather_rows(exec, vocab.rows);
+kernels::Matrix select_rows(kernels::Backend& backend, kernels::Matrix head, const HeadRows& vocab) {
+    return vocab.rows.empty() ? std::move(head) : head.gather_rows(backend.pool(), vocab.rows);
 }
 
 }  // namespace draftscope

@@ -34,6 +34,6 @@ struct HeadRowMaps {
 Result<HeadRows> read_head_rows(const WeightSource& source, const HeadRowMaps& maps, std::optional<int> rows,
                                 int vocab, Notes& notes);
 /// Returns the head's rows in the order of `ids`.
-kernels::Matrix select_rows(kernels::Exec& exec, kernels::Matrix head, const HeadRows& vocab);
+kernels::Matrix select_rows(kernels::Backend& backend, kernels::Matrix head, const HeadRows& vocab);
 
 }  // namespace draftscope

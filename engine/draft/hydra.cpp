@@ -13,7 +13,7 @@ class HydraHeads final : public DecodingHeads {
         : weights_(std::move(weights)), target_(target) {
         lm_heads_ = level_lm_heads(weights_);
     }
-    Status prepare(kernels::Exec& exec) { return pass_.prepare(exec.backend(), weights_, hidden()); }
+    Status prepare(kernels::Backend& backend) { return pass_.prepare(backend, weights_, hidden()); }
 
     int heads() const override { return static_cast<int>(weights_.heads.size()); }
     bool uses_path() const override { return true; }
@@ -32,10 +32,10 @@ class HydraHeads final : public DecodingHeads {
 
 /// `path`: a folder or file in a published layout, or "synthetic:NAME".
 Result<std::unique_ptr<Drafter>> make_hydra(const std::string& path, const Target& target,
-                                            kernels::Exec& exec) {
-    DS_ASSIGN(auto weights, load_decoding_heads(DecodingHeadKind::hydra, path, target, exec));
+                                            kernels::Backend& backend) {
+    DS_ASSIGN(auto weights, load_decoding_heads(DecodingHeadKind::hydra, path, target, backend));
     auto heads = std::make_unique<HydraHeads>(std::move(weights), target);
-    DS_TRY(heads->prepare(exec));
+    DS_TRY(heads->prepare(backend));
     return make_decoding_head_drafter(std::move(heads), target, "hydra");
 }
 

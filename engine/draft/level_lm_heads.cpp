@@ -10,7 +10,7 @@ class LevelLmHeads final : public LinearLmHead {
   public:
     LevelLmHeads(std::span<const LevelLmHead> heads, int tokens) : heads_(heads), tokens_(tokens) {}
 
-    Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
+    Status prepare(kernels::Backend&, const HeadWeights&) override { return {}; }
 
     HeadProduct product(int level) const override {
         const LevelLmHead& head = heads_[std::min(static_cast<std::size_t>(level), heads_.size() - 1)];

@@ -12,7 +12,7 @@ class MedusaHeads final : public DecodingHeads {
     MedusaHeads(DecodingHeadWeights weights, int hidden) : weights_(std::move(weights)), hidden_(hidden) {
         lm_heads_ = level_lm_heads(weights_);
     }
-    Status prepare(kernels::Exec& exec) { return pass_.prepare(exec.backend(), weights_, hidden_); }
+    Status prepare(kernels::Backend& backend) { return pass_.prepare(backend, weights_, hidden_); }
 
     int heads() const override { return static_cast<int>(weights_.heads.size()); }
     bool uses_path() const override { return false; }
@@ -31,10 +31,10 @@ class MedusaHeads final : public DecodingHeads {
 
 /// `path`: a folder or file in a published layout, or "synthetic:NAME".
 Result<std::unique_ptr<Drafter>> make_medusa(const std::string& path, const Target& target,
-                                             kernels::Exec& exec) {
-    DS_ASSIGN(auto weights, load_decoding_heads(DecodingHeadKind::medusa, path, target, exec));
+                                             kernels::Backend& backend) {
+    DS_ASSIGN(auto weights, load_decoding_heads(DecodingHeadKind::medusa, path, target, backend));
     auto heads = std::make_unique<MedusaHeads>(std::move(weights), target.config().hidden);
-    DS_TRY(heads->prepare(exec));
+    DS_TRY(heads->prepare(backend));
     return make_decoding_head_drafter(std::move(heads), target, "medusa");
 }
 

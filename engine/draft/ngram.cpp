@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <utility>
 #include <vector>
 
+#include "base/parse.h"
 #include "engine/draft/registry.h"
 
 namespace draftscope {
@@ -94,19 +94,16 @@ std::span<const TokenId> ending_at(std::span<const TokenId> tokens, int end, int
 /// latest occurrence as a chain.
 class NgramDrafter final : public Drafter {
   public:
-    explicit NgramDrafter(NgramOptions options) : options_(options) {}
+    explicit NgramDrafter(NgramOptions options) : Drafter({.uses_head = false}), options_(options) {}
 
-    bool uses_head() const override { return false; }
-    bool needs_hidden() const override { return false; }
-    std::unique_ptr<DrafterState> make_state(int slots) const override {
+    std::unique_ptr<DrafterState> make_state(int slots, bool) const override {
         return std::make_unique<NgramState>(options_, slots);
     }
-    Status extend_cache(DraftContext& context, std::span<DraftJob> jobs) override;
-    Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
-    std::size_t weight_bytes() const override { return 0; }
+    Status begin(DraftContext& context, std::span<DraftJob> jobs) override;
 
   private:
     void index(std::span<const TokenId> tokens, NgramState& state) const;
+    Status draft(PhaseRecorder& phases, DraftJob& job) const;
     /// Returns the position after the latest earlier occurrence of the longest known suffix, or -1.
     int find_continuation(std::span<const TokenId> tokens, const NgramState& state) const;
 
@@ -136,42 +133,41 @@ int NgramDrafter::find_continuation(std::span<const TokenId> tokens, const Ngram
     return -1;
 }
 
-Status NgramDrafter::extend_cache(DraftContext& context, std::span<DraftJob> jobs) {
-    PhaseScope scope(context.phases, Phase::backbone, 0, static_cast<int>(jobs.size()));
-    for (DraftJob& job : jobs) {
-        auto& state = static_cast<NgramState&>(*job.state);
-        if (state.indexed > static_cast<int>(job.tokens.size())) state.forget();
-        index(job.tokens, state);
+Status NgramDrafter::begin(DraftContext& context, std::span<DraftJob> jobs) {
+    for (const DraftJob& job : jobs)
+        if (job.tokens.empty()) return failed("ngram: a sequence without tokens has no root");
+    {
+        PhaseScope scope(context.phases, Phase::backbone, 0, static_cast<int>(jobs.size()));
+        for (DraftJob& job : jobs) {
+            auto& state = static_cast<NgramState&>(*job.state);
+            if (state.indexed > static_cast<int>(job.tokens.size())) state.forget();
+            index(job.tokens, state);
+        }
     }
+    for (DraftJob& job : jobs) DS_TRY(draft(context.phases, job));
+    if (context.observer == nullptr) return {};
+    for (DraftJob& job : jobs) context.observer->level_done(job.sequence, 0, [&] { return job.out; });
     return {};
 }
 
-Status NgramDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
-    for (DraftJob& job : jobs) {
-        if (job.tokens.empty()) return failed("ngram: a sequence without tokens has no root");
-        {
-            PhaseScope scope(context.phases, Phase::backbone, 1, 1);
-            job.out.reset(job.tokens.back(), job.tree.nodes);
-            job.rows_per_call.clear();
-            const int size = static_cast<int>(job.tokens.size());
-            const int from = find_continuation(job.tokens, static_cast<const NgramState&>(*job.state));
-            const int drafts = from < 0 ? 0 : std::min(job.tree.levels(), job.tree.nodes - 1);
-            for (int i = 0; i < drafts; ++i) {
-                // A repetition that reaches the end of the text continues with its own drafts.
-                const int p = from + i;
-                const TokenId token = p < size ? job.tokens[p] : job.out.tokens[p - size + 1];
-                job.out.add(token, i, 0.0f);
-            }
-        }
-        PhaseScope scope(context.phases, Phase::rerank, 0, job.out.size() - 1);
-        DS_TRY(job.out.finish());
-    }
-    if (context.observer != nullptr) {
-        for (DraftJob& job : jobs) {
-            context.observer->level_done(job.sequence, 0, [&] { return job.out; });
+Status NgramDrafter::draft(PhaseRecorder& phases, DraftJob& job) const {
+    {
+        PhaseScope scope(phases, Phase::backbone, 1, 1);
+        job.out.reset(job.tokens.back(), job.tree.nodes);
+        job.rows_per_call.clear();
+        job.is_known = true;
+        const int size = static_cast<int>(job.tokens.size());
+        const int from = find_continuation(job.tokens, static_cast<const NgramState&>(*job.state));
+        const int drafts = from < 0 ? 0 : std::min(job.tree.levels(), job.tree.nodes - 1);
+        for (int i = 0; i < drafts; ++i) {
+            // A repetition that reaches the end of the text continues with its own drafts.
+            const int p = from + i;
+            const TokenId token = p < size ? job.tokens[p] : job.out.tokens[p - size + 1];
+            job.out.add(token, i, 0.0f);
         }
     }
-    return {};
+    PhaseScope scope(phases, Phase::rerank, 0, job.out.size() - 1);
+    return job.out.finish();
 }
 
 struct NgramField {
@@ -193,21 +189,18 @@ Status set_option(std::string_view text, NgramOptions& options) {
         equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
     for (const NgramField& field : fields) {
         if (field.name != name) continue;
-        int number = 0;
-        const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-        if (error != std::errc() || end != value.data() + value.size() || number < field.min_value ||
-            number > field.max_value) {
+        const auto number = parse_number<int>(value);
+        if (!number || *number < field.min_value || *number > field.max_value)
             return bad_input("drafter 'ngram': {}={} is not a whole number in {}..{}", name, value,
                              field.min_value, field.max_value);
-        }
-        options.*field.value = number;
+        options.*field.value = *number;
         return {};
     }
     return bad_input("drafter 'ngram' has no parameter '{}'; it has max, min, window and backoff", name);
 }
 
 /// `path` is "" or parameters: "max=3,min=1,window=0,backoff=1".
-Result<std::unique_ptr<Drafter>> make_ngram(const std::string& path, const Target&, kernels::Exec&) {
+Result<std::unique_ptr<Drafter>> make_ngram(const std::string& path, const Target&, kernels::Backend&) {
     NgramOptions options;
     for (std::string_view rest = path; !rest.empty();) {
         const std::size_t comma = rest.find(',');

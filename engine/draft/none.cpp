@@ -6,23 +6,23 @@ namespace {
 /// No drafting: each tree is its root.
 class NoDrafter final : public Drafter {
   public:
-    bool uses_head() const override { return false; }
-    bool needs_hidden() const override { return false; }
-    std::unique_ptr<DrafterState> make_state(int) const override { return std::make_unique<DrafterState>(); }
-    Status extend_cache(DraftContext&, std::span<DraftJob>) override { return {}; }
-    Status expand(DraftContext&, std::span<DraftJob> jobs) override {
+    NoDrafter() : Drafter({.uses_head = false}) {}
+    std::unique_ptr<DrafterState> make_state(int, bool) const override {
+        return std::make_unique<DrafterState>();
+    }
+    Status begin(DraftContext&, std::span<DraftJob> jobs) override {
         for (DraftJob& job : jobs) {
             if (job.tokens.empty()) return failed("none: a sequence without tokens has no root");
             job.out.reset(job.tokens.back());
             job.rows_per_call.clear();
+            job.is_known = true;
             DS_TRY(job.out.finish());
         }
         return {};
     }
-    std::size_t weight_bytes() const override { return 0; }
 };
 
-Result<std::unique_ptr<Drafter>> make_none(const std::string& path, const Target&, kernels::Exec&) {
+Result<std::unique_ptr<Drafter>> make_none(const std::string& path, const Target&, kernels::Backend&) {
     if (!path.empty()) return bad_input("drafter 'none' accepts nothing after the colon, found '{}'", path);
     return std::unique_ptr<Drafter>(std::make_unique<NoDrafter>());
 }

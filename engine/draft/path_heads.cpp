@@ -10,7 +10,6 @@ namespace draftscope {
 
 Status PathHeads::prepare(kernels::Backend& backend, const DecodingHeadWeights& weights, int hidden) {
     backend_ = &backend;
-    on_host_ = backend.is_host();
     weights_ = &weights;
     hidden_ = hidden;
     std::vector<float> biases;
@@ -30,29 +29,28 @@ Status PathHeads::prepare(kernels::Backend& backend, const DecodingHeadWeights& 
     return {};
 }
 
-bool PathHeads::make_room(int rows) {
-    const void* before[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
-    const std::size_t cells = numel(rows, hidden_);
-    const bool enough =
-        inputs_.reserve(*backend_, numel(rows, widest_) * backend_->activation_bytes()) &&
-        half_.reserve(*backend_,
-                      numel(rows, kernels::padded_columns(hidden_)) * backend_->activation_bytes()) &&
-        gate_.reserve(*backend_, cells * sizeof(float)) && out_.reserve(*backend_, cells * sizeof(float));
-    const void* after[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
-    if (!std::equal(std::begin(before), std::end(before), std::begin(after))) keys_.clear();
-    return enough;
+bool PathHeads::reserve(RoundMemory& memory, int rows) {
+    inputs_ = memory.activations(*backend_, numel(rows, widest_));
+    half_ = memory.activations(*backend_, numel(rows, kernels::padded_columns(hidden_)));
+    gate_ = memory.backend.alloc<float>(numel(rows, hidden_));
+    out_ = memory.backend.alloc<float>(numel(rows, hidden_));
+    return memory.enough();
 }
 
 void PathHeads::enqueue(int level, int rows) {
-    std::uint64_t& key = keys_[{level, rows}];
-    if (key == 0) key = backend_->new_graph_key();
-    backend_->graph(key, [&] { enqueue_blocks(level, rows); });
+    const std::int64_t shape[] = {level,
+                                  rows,
+                                  kernels::as_key(inputs_.halves),
+                                  kernels::as_key(half_.halves),
+                                  kernels::as_key(gate_),
+                                  kernels::as_key(out_)};
+    graphs_.run(*backend_, shape, [&] { enqueue_blocks(level, rows); });
 }
 
 void PathHeads::enqueue_blocks(int level, int rows) {
     const int d = hidden_, narrow = kernels::padded_columns(d);
     const float* bias = biases_.as<float>() + first_bias_[level];
-    const kernels::half_t* x = inputs();
+    kernels::Activations x = inputs();
     const std::vector<ResidualBlock>& blocks = weights_->heads[level];
     for (std::size_t b = 0; b < blocks.size(); ++b, bias += 2 * d) {
         const ResidualBlock& block = blocks[b];
@@ -60,20 +58,20 @@ void PathHeads::enqueue_blocks(int level, int rows) {
         product.weights = block.weight.device_matrix();
         product.x = x;
         product.rows = rows;
-        product.y = gate_.as<float>();
+        product.y = gate_;
         product.y_stride = d;
         product.bias = bias;
         backend_->matmul(product);
         kernels::AddOp add;
-        add.x = gate_.as<float>();
+        add.x = gate_;
         add.x_stride = add.y_stride = d;
         add.rows = rows;
         add.cols = d;
         add.activation = kernels::Activation::silu;
-        add.y = out_.as<float>();
+        add.y = out_;
         if (!block.shortcut.empty()) {
             product.weights = block.shortcut.device_matrix();
-            product.y = out_.as<float>();
+            product.y = out_;
             product.bias = bias + d;
             backend_->matmul(product);
         } else if (b == 0) {
@@ -81,77 +79,103 @@ void PathHeads::enqueue_blocks(int level, int rows) {
             add.base_stride = product.weights.stride;
         }
         backend_->add(add);
-        backend_->cast({out_.as<float>(), d, rows, d, half_.as<kernels::half_t>(), narrow, narrow});
-        x = half_.as<kernels::half_t>();
+        backend_->cast({.x = out_,
+                        .x_stride = d,
+                        .rows = rows,
+                        .cols = d,
+                        .y = half_,
+                        .y_stride = narrow,
+                        .y_columns = narrow});
+        x = half_;
     }
 }
 
-bool PathRows::make_room(int trees, int nodes) {
+bool PathRows::reserve(RoundStep& step, int trees, int nodes) {
     PathHeads& heads = heads_.pass();
-    const bool sees = heads_.uses_path();
-    const int d = hidden(), rows = sees ? nodes : trees;
-    bool enough = (device().is_host() || target_.device_embeddings() != nullptr) && heads.make_room(rows) &&
-                  rows_.reserve(device(), numel(rows, 2 * d) * sizeof(float));
-    for (kernels::DeviceBuffer& path : paths_)
-        enough = enough && (!sees || path.reserve(device(), numel(rows, heads.levels() * d) * sizeof(float)));
-    return enough;
-}
-
-void PathRows::enqueue_embeddings(const std::int32_t* tokens, int rows, float* to, int stride) {
-    const int d = hidden();
-    if (device().is_host())
-        return target_.embed({tokens, static_cast<std::size_t>(rows)}, Rows<float>(to, rows, d, stride));
-    device().copy_rows({target_.device_embeddings(), d, tokens, rows, d, to, stride});
+    const int d = hidden(), rows = heads_.uses_path() ? nodes : trees;
+    RoundArena& arena = step.memory.backend;
+    rows_ = arena.alloc<float>(numel(rows, 2 * d));
+    for (float*& path : paths_)
+        path = heads_.uses_path() ? arena.alloc<float>(numel(rows, heads.levels() * d)) : nullptr;
+    return heads.reserve(step.memory, rows) && target_.embeddings().load(*step.backend);
 }
 
 Status PathRows::enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) {
     PathHeads& heads = heads_.pass();
+    kernels::Backend& backend = *level.step.backend;
     const int d = hidden(), rows = level.rows, stride = heads.stride(level.level);
-    const DeviceSpans::Scope enqueued(level.spans, level.context.phases, Phase::backbone, level.level, rows,
-                                      heads_.weight_bytes(level.level));
+    const DeviceSpans::Scope scope(level.step.spans, level.context.phases, Phase::backbone, level.level, rows,
+                                   heads_.weight_bytes(level.level));
     gather_inputs(level);
-    const bool sees = heads_.uses_path();
-    device().cast({rows_.as<float>() + d, 2 * d, rows, d, heads.inputs(), stride, sees ? d : stride});
-    if (sees) {
+    const bool reads_path = heads_.uses_path();
+    backend.cast({.x = rows_ + d,
+                  .x_stride = 2 * d,
+                  .rows = rows,
+                  .cols = d,
+                  .y = heads.inputs(),
+                  .y_stride = stride,
+                  .y_columns = reads_path ? d : stride});
+    if (reads_path) {
         const int width = (level.level + 1) * d;
-        kernels::half_t* to = device().advance(heads.inputs(), d);
-        device().cast({gather_path(level), width, rows, width, to, stride, stride - d});
+        backend.cast({.x = gather_path(level),
+                      .x_stride = width,
+                      .rows = rows,
+                      .cols = width,
+                      .y = backend.at(heads.inputs(), d),
+                      .y_stride = stride,
+                      .y_columns = stride - d});
     }
-    if (level.level > 0) inputs_known(rows_.as<float>());
+    if (level.level > 0) inputs_known(rows_);
     heads.enqueue(level.level, rows);
     return {};
 }
 
 /// Gathers each row's token embedding and hidden. A row shared by all nodes of its tree has the root's token.
 void PathRows::gather_inputs(const Level& level) {
+    kernels::Backend& backend = *level.step.backend;
     const int d = hidden(), stride = 2 * d;
     const bool by_node = level.level > 0 && heads_.uses_path();
-    copies_.clear();
-    for (const GrowingTree* tree : level.trees) {
-        const float* from = tree->input;
-        float* to = rows_.as<float>() + numel(tree->first_row, stride);
-        // Stride 0: every node gets the same hidden.
-        if (by_node)
-            copies_.push_back({from + d, 0, nullptr, tree->nodes, d, to + d, stride});
+    const auto copies = level.step.memory.host.list<kernels::CopyRowsOp>(level.trees.size());
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+        const GrowingTree& tree = *level.trees[i];
+        float* to = rows_ + numel(tree.first_row, stride);
+        if (by_node)  // every node gets the same hidden
+            copies[i] = {.from = tree.input + d,
+                         .from_stride = 0,
+                         .count = tree.nodes,
+                         .cols = d,
+                         .to = to + d,
+                         .to_stride = stride};
         else
-            copies_.push_back({from, stride, nullptr, 1, stride, to, stride});
+            copies[i] = {.from = tree.input, .count = 1, .cols = stride, .to = to};
     }
-    device().copy_rows(copies_);
+    backend.copy_rows(copies);
     if (by_node && level.inputs_wanted)
-        enqueue_embeddings(level.tokens, level.rows, rows_.as<float>(), stride);
+        target_.embeddings().enqueue(backend, level.tokens, level.rows, rows_, stride);
 }
 
 /// Returns the embeddings of each row's path, root first: its parent's path and its own token.
 const float* PathRows::gather_path(const Level& level) {
+    kernels::Backend& backend = *level.step.backend;
     const int d = hidden(), before = level.level * d, width = before + d;
-    float* to = paths_[level.level % 2].as<float>();
+    float* to = paths_[level.level % 2];
     if (level.level == 0) {
-        device().copy_rows({rows_.as<float>(), 2 * d, nullptr, level.rows, d, to, width});
+        backend.copy_rows({.from = rows_,
+                           .from_stride = 2 * d,
+                           .count = level.rows,
+                           .cols = d,
+                           .to = to,
+                           .to_stride = width});
         return to;
     }
-    const float* from = paths_[(level.level - 1) % 2].as<float>();
-    device().copy_rows({from, before, level.parents, level.rows, before, to, width});
-    enqueue_embeddings(level.tokens, level.rows, to + before, width);
+    backend.copy_rows({.from = paths_[(level.level - 1) % 2],
+                       .from_stride = before,
+                       .rows = level.parents,
+                       .count = level.rows,
+                       .cols = before,
+                       .to = to,
+                       .to_stride = width});
+    target_.embeddings().enqueue(backend, level.tokens, level.rows, to + before, width);
     return to;
 }
 

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "engine/draft/decoding_heads.h"
@@ -18,35 +16,31 @@ class PathHeads {
     /// Uploads the biases. `weights` belong to `device` and must outlive this object. Fails if memory runs
     /// out.
     Status prepare(kernels::Backend& backend, const DecodingHeadWeights& weights, int hidden);
-    /// Whether the host's own memory holds the heads.
-    bool on_host() const { return on_host_; }
-    kernels::Backend& device() const { return *backend_; }
-    /// Runs later passes on `device`, which has the memory of prepare()'s: another pool of the same CPU.
-    void use(kernels::Backend& backend) { backend_ = &backend; }
     int levels() const { return static_cast<int>(weights_->heads.size()); }
 
-    /// Reserves memory for passes of up to `rows` rows. Returns false if memory runs out.
-    bool make_room(int rows);
+    /// Allocates memory for passes of up to `rows` rows, for the rest of the step. Returns false if out of
+    /// memory.
+    bool reserve(RoundMemory& memory, int rows);
     /// Input of a pass, [rows, stride(level)]: the hidden, the path's embeddings if used, then zeros.
-    kernels::half_t* inputs() const { return inputs_.as<kernels::half_t>(); }
+    kernels::Activations inputs() const { return inputs_; }
     int stride(int level) const { return first_block(level).weight.device_matrix().stride; }
     /// Enqueues the head of `level` over `rows` rows of inputs().
     void enqueue(int level, int rows);
     /// Output of the latest pass as input of the LM head, [rows, padded_columns(d)].
-    const kernels::half_t* head_rows() const { return half_.as<kernels::half_t>(); }
+    kernels::Activations head_rows() const { return half_; }
 
   private:
     const ResidualBlock& first_block(int level) const { return weights_->heads[level].front(); }
     void enqueue_blocks(int level, int rows);
 
     kernels::Backend* backend_ = nullptr;
-    bool on_host_ = true;
     const DecodingHeadWeights* weights_ = nullptr;
     int hidden_ = 0, widest_ = 0;
     kernels::DeviceBuffer biases_;         ///< of each block and then its shortcut, [d] each
     std::vector<std::size_t> first_bias_;  ///< of each head, in biases_
-    kernels::DeviceBuffer inputs_, half_, gate_, out_;
-    std::map<std::pair<int, int>, std::uint64_t> keys_;  ///< of graphs, by level and rows
+    kernels::Activations inputs_, half_;
+    float *gate_ = nullptr, *out_ = nullptr;
+    kernels::GraphKeys graphs_;
 };
 
 /// Computes the rows of Medusa's and Hydra's trees with the head of each level. Its input is the target's
@@ -55,14 +49,11 @@ class PathRows final : public LevelRows {
   public:
     /// Both arguments must outlive this object.
     PathRows(DecodingHeads& heads, const Target& target) : heads_(heads), target_(target) {}
-    kernels::Backend& device() override { return heads_.pass().device(); }
     int hidden() const override { return heads_.hidden(); }
     bool shared_logits() const override { return !heads_.uses_path(); }
-    bool make_room(int trees, int nodes) override;
+    bool reserve(RoundStep& step, int trees, int nodes) override;
     Status enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
-    const kernels::half_t* enqueue_head_rows(int) override { return heads_.pass().head_rows(); }
-    /// Enqueues the embeddings of tokens in device memory, one row each.
-    void enqueue_embeddings(const std::int32_t* tokens, int rows, float* to, int stride);
+    kernels::Activations enqueue_head_rows(int) override { return heads_.pass().head_rows(); }
 
   private:
     void gather_inputs(const Level& level);
@@ -70,9 +61,8 @@ class PathRows final : public LevelRows {
 
     DecodingHeads& heads_;
     const Target& target_;
-    std::vector<kernels::CopyRowsOp> copies_;
-    kernels::DeviceBuffer rows_;      ///< [rows, 2d]: a row's token embedding, the target's hidden
-    kernels::DeviceBuffer paths_[2];  ///< [nodes, (level + 1) d]: embeddings of the paths; levels alternate
+    float* rows_ = nullptr;  ///< [rows, 2d]: a row's token embedding, the target's hidden
+    float* paths_[2] = {};   ///< [nodes, (level + 1) d]: embeddings of the paths; levels alternate
 };
 
 }  // namespace draftscope

@@ -58,14 +58,14 @@ DrafterInfo drafter_traits(std::string_view spec) {
 }
 
 Status check_tree(const Drafter& drafter, const TreeSpec& tree) {
-    const int max_levels = drafter.max_levels();
+    const int max_levels = drafter.properties().max_levels;
     if (!tree.choices || max_levels == 0 || tree.levels() <= max_levels) return {};
     return bad_input("tree: {} has {} levels, but the drafter has only {} heads; use choices:{},levels={}",
                      to_text(tree), tree.levels(), max_levels, tree.choices->name, max_levels);
 }
 
 Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::string& default_path,
-                                              const Target& target, kernels::Exec& exec) {
+                                              const Target& target, kernels::Backend& backend) {
     const std::size_t colon = spec.find(':');
     const std::string_view id = drafter_id(spec);
     const DrafterInfo* info = find_drafter(id);
@@ -80,7 +80,7 @@ Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::
     if (info->needs_weights && (path.empty() || path.front() == ',')) {
         return bad_input("drafter '{}' needs a checkpoint: use {}:FOLDER", id, id);
     }
-    return info->make(path, target, exec);
+    return info->make(path, target, backend);
 }
 
 }  // namespace draftscope

@@ -33,7 +33,7 @@ struct DrafterInfo {
     std::span<const std::string_view> options = {};
     /// `path`: folder or file of the checkpoint with options; "" or parameters for drafters without weights.
     Result<std::unique_ptr<Drafter>> (*make)(const std::string& path, const Target& target,
-                                             kernels::Exec& exec) = nullptr;
+                                             kernels::Backend& backend) = nullptr;
 };
 /// All drafters; find_drafter() returns null for an unknown id.
 std::span<const DrafterInfo> drafter_registry();

@@ -26,7 +26,7 @@ Status make_synthetic_eagle(EagleGeneration generation, const std::string& path,
     shape = {config.hidden,  config.heads, config.kv_heads, config.head_dim, synthetic_drafter_ffn(path),
              config.norm_eps};
     out.target_hidden = config.hidden;
-    out.rope_theta = config.rope_theta;
+    out.rotation.theta = config.rotation.theta;
     const std::int64_t d = config.hidden, ffn = shape.ffn;
     const bool eagle3 = generation == EagleGeneration::eagle3;
     const std::int64_t inputs = eagle3 ? 2 * d : d;

@@ -24,12 +24,19 @@ int total_width(const TreeSpec& tree) {
     return 1 + tree.drafting_nodes();
 }
 
-Status check_ops(const TreeSpec& tree, int topk) {
-    const int widest = max_width(tree), candidates = total_width(tree) * topk;
-    if (topk > kernels::max_topk || widest > kernels::max_topk)
+TreePlan plan_tree(const TreeSpec& tree) {
+    if (tree.nodes <= 1) return {};
+    const int candidates = tree.topk + tree.depth * tree.topk * tree.topk;
+    const int nodes = tree.choices ? tree.nodes : std::min(tree.nodes - 1, candidates) + 1;
+    return {nodes, tree.levels(), tree.levels() + 1};
+}
+
+Status check_ops(const kernels::BackendLimits& limits, const TreeSpec& tree, int topk) {
+    const int widest = std::max(topk, max_width(tree)), candidates = total_width(tree) * topk;
+    if (!limits.can_grow(widest))
         return bad_input("--tree: a device grows at most {} candidates and nodes per level, found {}",
-                         kernels::max_topk, std::max(topk, widest));
-    if (!kernels::can_rerank(candidates, std::min(tree.nodes, candidates + 1)))
+                         kernels::max_topk, widest);
+    if (!limits.can_rerank(candidates, std::min(tree.nodes, candidates + 1)))
         return bad_input(
             "--tree: {} candidates, but a device re-ranks at most {}; use a smaller depth or topk",
             candidates, kernels::max_candidates);
@@ -37,20 +44,21 @@ Status check_ops(const TreeSpec& tree, int topk) {
 }
 
 /// Nodes are ordered by level and then by path, like the candidates of their parents.
-bool StaticLevels::upload(kernels::Backend& backend, std::span<const TreeSpec* const> trees, int topk,
-                          bool sampled) {
+void StaticLevels::upload(kernels::Backend& backend, RoundArena& arena, std::span<const GrowingTree> trees,
+                          int topk, bool sampled) {
     values_.clear();
     levels_.clear();
     first_level_.clear();
-    if (!trees.front()->choices) return true;
-    for (const TreeSpec* tree : trees) {
-        const std::vector<TreeChoices::Node>& nodes = tree->choices->nodes;
+    if (!trees.front().job->tree.choices) return;
+    for (const GrowingTree& growing : trees) {
+        const TreeSpec& tree = growing.job->tree;
+        const std::vector<TreeChoices::Node>& nodes = tree.choices->nodes;
         first_level_.push_back(levels_.size());
         row_of_.assign(nodes.size(), 0);
         std::size_t at = 0;
-        for (int level = 0; level <= tree->depth; ++level) {
+        for (int level = 0; level <= tree.depth; ++level) {
             const std::size_t mask = values_.size();
-            values_.resize(mask + numel(width_at(*tree, level), topk), 0);
+            values_.resize(mask + numel(width_at(tree, level), topk), 0);
             levels_.push_back({mask, values_.size()});
             int rows = 0, sibling = 0;
             for (; at < nodes.size() && nodes[at].depth == level + 1; ++at) {
@@ -68,14 +76,15 @@ bool StaticLevels::upload(kernels::Backend& backend, std::span<const TreeSpec* c
             }
         }
     }
-    return d_values_.upload(backend, values_);
+    placed_ = arena.alloc<std::int32_t>(values_.size());
+    if (placed_ != nullptr) backend.upload(placed_, values_.data(), values_.size() * sizeof(values_[0]));
 }
 
 void StaticLevels::set(kernels::BeamOp& op, int tree, int level) const {
     if (levels_.empty()) return;
     const Level& at = levels_[first_level_[tree] + level];
-    op.static_mask = d_values_.as<std::int32_t>() + at.mask;
-    op.static_next = d_values_.as<std::int32_t>() + at.next;
+    op.static_mask = placed_ + at.mask;
+    op.static_next = placed_ + at.next;
 }
 
 }  // namespace draftscope

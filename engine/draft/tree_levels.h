@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/tree/draft_tree.h"
-#include "kernels/device_array.h"
+#include "engine/draft/growing_tree.h"
 
 namespace draftscope {
 
@@ -18,15 +17,17 @@ int width_at(const TreeSpec& tree, int level);
 int max_width(const TreeSpec& tree);
 /// Returns the sum of the widths of all levels.
 int total_width(const TreeSpec& tree);
-/// Checks a tree against the limits of a device's ops. Each row has `topk` candidates.
-Status check_ops(const TreeSpec& tree, int topk);
+/// Returns the plan of a tree that grows on the backend; a tree of one node does not grow.
+TreePlan plan_tree(const TreeSpec& tree);
+/// Checks a tree against the limits of a backend's ops. Each row has `topk` candidates.
+Status check_ops(const kernels::BackendLimits& limits, const TreeSpec& tree, int topk);
 
 /// The candidates that are nodes of static trees, in device memory.
 class StaticLevels {
   public:
-    /// Lists and uploads them for rows of `topk` candidates. The trees are all static or none is. Returns
-    /// false if memory runs out.
-    bool upload(kernels::Backend& backend, std::span<const TreeSpec* const> trees, int topk, bool sampled);
+    /// Lists and uploads them for rows of `topk` candidates. The trees are all static or none is.
+    void upload(kernels::Backend& backend, RoundArena& arena, std::span<const GrowingTree> trees, int topk,
+                bool sampled);
     /// Sets BeamOp::static_mask and static_next to those of a tree's level; no effect without static trees.
     void set(kernels::BeamOp& op, int tree, int level) const;
 
@@ -38,7 +39,7 @@ class StaticLevels {
     std::vector<Level> levels_;
     std::vector<std::size_t> first_level_;  ///< [trees] index in levels_
     std::vector<int> row_of_;               ///< index of each node among the rows of its level
-    kernels::DeviceArray<std::int32_t> d_values_;
+    std::int32_t* placed_ = nullptr;        ///< values_ in the backend's memory
 };
 
 }  // namespace draftscope

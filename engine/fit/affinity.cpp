@@ -5,20 +5,19 @@
 
 #include "base/numel.h"
 #include "engine/fit/linalg.h"
-#include "kernels/matmul.h"
-#include "kernels/topk.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope::fit {
 
-Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> weights,
-                                      const AffinityOptions& options, const Hooks& hooks) {
+Result<AffinityMatrix> token_affinity(kernels::Backend& backend, Rows<const float> weights,
+                                      const AffinityOptions& options, const JobHooks& hooks) {
     if (options.width < 2 || options.width > weights.rows)
         return bad_input("neighbours={} for {} tokens; use 2..{}", options.width, weights.rows, weights.rows);
     if (options.keep < 0 || options.keep > 1)
         return bad_input("keep={}: a share of probability is from 0 to 1", options.keep);
     if (options.temperature <= 0) return bad_input("temperature={}: must be above 0", options.temperature);
     const Dense unit = normalise_rows(weights);
-    const kernels::Matrix tokens = pack_rows(exec, unit.view());
+    const kernels::Matrix tokens = pack_rows(backend, unit.view());
     AffinityMatrix result;
     result.width = options.width;
     Dense cosines, best_values;
@@ -29,12 +28,12 @@ Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> wei
         hooks.report(static_cast<double>(first) / unit.rows, "nearest tokens");
         const int count = std::min(block, unit.rows - first);
         cosines.resize(count, unit.rows);
-        kernels::matmul(exec, tokens, unit.view().slice(first, count), cosines.view());
+        kernels::matmul(backend.pool(), tokens, unit.view().slice(first, count), cosines.view());
         // A value above every cosine, so that a token with equal weights cannot take the token's own place.
         for (int r = 0; r < count; ++r) cosines.row(r)[first + r] = 2.0f;
         best_values.resize(count, options.width);
         best.resize(best_values.size());
-        kernels::topk(exec, cosines.view(), options.width, {best.data(), count, options.width},
+        kernels::topk(backend.pool(), cosines.view(), options.width, {best.data(), count, options.width},
                       best_values.view());
         for (int r = 0; r < count; ++r) {
             const auto values = best_values.row(r);
@@ -47,7 +46,7 @@ Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> wei
             }
             shares[0] = options.keep;
             for (std::size_t j = 1; j < values.size(); ++j) shares[j] *= (1.0 - options.keep) / total;
-            const std::int32_t* ids = best.data() + row_offset(r, values.size());
+            const std::int32_t* ids = best.data() + numel(r, values.size());
             result.neighbours.insert(result.neighbours.end(), ids, ids + values.size());
             for (const double share : shares) result.weights.push_back(static_cast<float>(share));
         }

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/job_hooks.h"
 #include "base/result.h"
 #include "base/spans.h"
-#include "engine/fit/hooks.h"
-#include "kernels/exec.h"
+#include "kernels/backend.h"
 
 namespace draftscope::fit {
 
@@ -25,7 +25,7 @@ struct AffinityOptions {
     double keep = 0.9;
     double temperature = 0.1;
 };
-Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> weights,
-                                      const AffinityOptions& options, const Hooks& hooks);
+Result<AffinityMatrix> token_affinity(kernels::Backend& backend, Rows<const float> weights,
+                                      const AffinityOptions& options, const JobHooks& hooks);
 
 }  // namespace draftscope::fit

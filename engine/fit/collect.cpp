@@ -5,8 +5,7 @@
 
 #include "base/numel.h"
 #include "engine/verify/verify.h"
-#include "kernels/matmul.h"
-#include "kernels/topk.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope::fit {
 namespace {
@@ -38,15 +37,14 @@ class CollectingHead final : public LmHead {
     /// Returns false after a row with NaN.
     bool numbers() const { return numbers_; }
 
-    Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
+    Status prepare(kernels::Backend&, const HeadWeights&) override { return {}; }
     CallShape shape(int, int) const override { return {}; }
     bool reserve(kernels::Backend& backend, int, int, int) override { return backend.is_host(); }
     void begin(HeadCall& call) override { inputs_ = call.inputs; }
     void propose(HeadCall& call) override {
         leave_no_candidates(call, 0, call.rows);
         const int d = weights_.hidden;
-        const Rows<const float> hidden(reinterpret_cast<const float*>(call.x), call.rows, d,
-                                       kernels::padded_columns(d));
+        const Rows<const float> hidden(call.x.floats, call.rows, d, kernels::padded_columns(d));
         lanes_.clear();
         for (const HeadSequence& sequence : call.sequences)
             lanes_.insert(lanes_.end(), sequence.rows, static_cast<const Lane*>(sequence.state));
@@ -79,15 +77,15 @@ class CollectingHead final : public LmHead {
     void propose_best(Rows<const float> hidden, HeadCall& call) {
         const kernels::Matrix& head = *weights_.lm_head;
         logits_.resize(hidden.rows, head.n());
-        kernels::matmul(call.exec, head, hidden, logits_.view());
+        kernels::matmul(call.backend.pool(), head, hidden, logits_.view());
         const int rows = weights_.row_ids.empty() ? weights_.vocab : head.n();
         const Rows<const float> real(logits_.data.data(), hidden.rows, rows, head.n());
-        kernels::logsumexp(call.exec, real, {call.sums, numel(hidden.rows, 1)});
+        kernels::logsumexp(call.backend.pool(), real, {call.sums, numel(hidden.rows, 1)});
         const int best = std::min(rows, std::max(call.k, options_.label_topk));
         const std::size_t size = numel(hidden.rows, best);
         ids_.resize(size);
         values_.resize(size);
-        kernels::topk(call.exec, real, best, {ids_.data(), hidden.rows, best},
+        kernels::topk(call.backend.pool(), real, best, {ids_.data(), hidden.rows, best},
                       {values_.data(), hidden.rows, best});
         for (int r = 0; r < hidden.rows; ++r) {
             const std::size_t i = r;
@@ -132,10 +130,11 @@ class CollectingHead final : public LmHead {
 
 class Collector {
   public:
-    Collector(kernels::Exec& exec, Drafter& drafter, const HeadWeights& weights, int context,
-              TextSource& texts, const CollectOptions& options, const Hooks& hooks)
-        : exec_(exec),
+    Collector(kernels::Backend& backend, Drafter& drafter, const HeadWeights& weights, int context,
+              TextSource& texts, const CollectOptions& options, const JobHooks& hooks)
+        : backend_(backend),
           drafter_(drafter),
+          drafting_(drafter),
           context_(context),
           texts_(texts),
           options_(options),
@@ -154,13 +153,14 @@ class Collector {
     Status draft(std::span<DraftJob> jobs, TreeSpec tree, bool follow_text);
     int levels() const { return std::max(options_.text_levels, options_.tree.levels()); }
 
-    kernels::Exec& exec_;
+    kernels::Backend& backend_;
     Drafter& drafter_;
+    DraftRunner drafting_;
     int context_;
     TextSource& texts_;
     CollectOptions options_;
     TextSplit split_;
-    const Hooks& hooks_;
+    const JobHooks& hooks_;
     Samples samples_;
     CollectingHead head_;
     PhaseRecorder phases_;
@@ -216,9 +216,9 @@ bool Collector::advance(Lane& lane) const {
 
 Status Collector::draft(std::span<DraftJob> jobs, TreeSpec tree, bool follow_text) {
     head_.follow_text(follow_text);
-    DraftContext context{exec_, phases_, &head_, tree, nullptr};
+    DraftContext context{backend_, phases_, &head_, tree, nullptr};
     for (DraftJob& job : jobs) job.tree = tree;
-    DS_TRY(drafter_.expand(context, jobs));
+    DS_TRY(drafting_.draft(context, jobs));
     if (head_.numbers()) return {};
     return failed("the drafter's output is not numbers: its weights contain NaN; check its files");
 }
@@ -241,13 +241,11 @@ Status Collector::round(std::span<Lane* const> lanes) {
         job.head_state = lane;
         jobs.push_back(std::move(job));
     }
-    DraftContext context{exec_, phases_, &head_, options_.tree, nullptr};
-    DS_TRY(drafter_.extend_cache(context, jobs));
-    if (options_.text_rows) {
+    const bool drafts = options_.drafted_every > 0 && rounds_++ % options_.drafted_every == 0;
+    if (options_.text_rows)
         DS_TRY(draft(jobs, TreeSpec{options_.text_levels - 1, 1, options_.text_levels + 1}, true));
-    }
-    if (options_.drafted_every > 0 && rounds_++ % options_.drafted_every == 0)
-        DS_TRY(draft(jobs, options_.tree, false));
+    if (drafts) DS_TRY(draft(jobs, options_.tree, false));
+    if (!options_.text_rows && !drafts) DS_TRY(draft(jobs, TreeSpec{0, 1, 1}, false));  // catches up
     samples_.anchors += static_cast<std::int64_t>(jobs.size());
     return {};
 }
@@ -291,11 +289,11 @@ TextSplit split_texts(const TextSource& texts, HoldOut hold_out) {
     return {generated, hold_out};
 }
 
-Result<Samples> collect_samples(kernels::Exec& exec, Drafter& drafter, const HeadWeights& weights,
+Result<Samples> collect_samples(kernels::Backend& backend, Drafter& drafter, const HeadWeights& weights,
                                 int context, TextSource& texts, const CollectOptions& options,
-                                const Hooks& hooks) {
+                                const JobHooks& hooks) {
     if (!drafter.uses_head()) return bad_input("--drafter: this drafter has no LM head to fit");
-    return Collector(exec, drafter, weights, context, texts, options, hooks).run();
+    return Collector(backend, drafter, weights, context, texts, options, hooks).run();
 }
 
 }  // namespace draftscope::fit

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "base/job_hooks.h"
 #include "engine/draft/drafter.h"
 #include "engine/fit/dense.h"
-#include "engine/fit/hooks.h"
 #include "engine/fit/samples.h"
 #include "engine/fit/text_split.h"
 #include "engine/heads/head.h"
@@ -47,8 +47,8 @@ struct CollectOptions {
 /// processes the target's features and drafts a round, once along the text's own tokens and once as the full
 /// head's tree. `weights` is what a head would be prepared with. Texts with fewer than two generated tokens
 /// are skipped. Fewer than two usable texts, or missing features, are bad_input.
-Result<Samples> collect_samples(kernels::Exec& exec, Drafter& drafter, const HeadWeights& weights,
+Result<Samples> collect_samples(kernels::Backend& backend, Drafter& drafter, const HeadWeights& weights,
                                 int context, TextSource& texts, const CollectOptions& options,
-                                const Hooks& hooks);
+                                const JobHooks& hooks);
 
 }  // namespace draftscope::fit

@@ -6,8 +6,7 @@
 
 #include "base/numel.h"
 #include "engine/fit/linalg.h"
-#include "kernels/matmul.h"
-#include "kernels/topk.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope::fit {
 namespace {
@@ -15,12 +14,12 @@ namespace {
 constexpr std::size_t chunk_rows = 128;  ///< rows scored at once
 
 /// Sum over rows of KL(teacher || student).
-double forward_kl_sum(kernels::Exec& exec, Rows<const float> teacher, Rows<const float> student) {
+double forward_kl_sum(kernels::Backend& backend, Rows<const float> teacher, Rows<const float> student) {
     std::vector<float> teacher_sums(teacher.rows), student_sums(teacher.rows);
-    kernels::logsumexp(exec, teacher, teacher_sums);
-    kernels::logsumexp(exec, student, student_sums);
+    kernels::logsumexp(backend.pool(), teacher, teacher_sums);
+    kernels::logsumexp(backend.pool(), student, student_sums);
     std::vector<double> kl(teacher.rows);
-    exec.parallel(teacher.rows, [&](int r) {
+    backend.pool().parallel(teacher.rows, [&](int r) {
         const auto t = teacher.row(r), s = student.row(r);
         for (std::size_t j = 0; j < t.size(); ++j) {
             const float logp = t[j] - teacher_sums[r];
@@ -33,9 +32,9 @@ double forward_kl_sum(kernels::Exec& exec, Rows<const float> teacher, Rows<const
 /// One chunk of held-out rows with the logits of teacher and head.
 class Scorer {
   public:
-    Scorer(kernels::Exec& exec, const Teacher& teacher, const HeadFactors& head)
-        : exec_(exec), teacher_(teacher), head_(head), up_(pack_rows(exec, head.up.view())) {
-        for (const Dense& down : head.down) down_.push_back(pack_rows(exec, down.view()));
+    Scorer(kernels::Backend& backend, const Teacher& teacher, const HeadFactors& head)
+        : backend_(backend), teacher_(teacher), head_(head), up_(pack_rows(backend, head.up.view())) {
+        for (const Dense& down : head.down) down_.push_back(pack_rows(backend, down.view()));
     }
 
     void load(const SampleRows& rows, std::span<const int> which) {
@@ -44,19 +43,19 @@ class Scorer {
         for (int r = 0; r < count; ++r) rows.hidden.read(which[r], hidden_.row(r));
         logits_.resize(count, teacher_.support);
         if (!down_.empty()) apply_down(rows, which);
-        kernels::matmul(exec_, up_, (down_.empty() ? hidden_ : inner_).view(), logits_.view());
+        kernels::matmul(backend_.pool(), up_, (down_.empty() ? hidden_ : inner_).view(), logits_.view());
     }
     /// Sum of KL(teacher || head), or of the full head if `of_full`; `hidden` is the teacher's.
     double kl_sum(const kernels::Matrix& teacher_rows, const Dense& hidden, bool of_full) {
         const Rows<const float> teacher = score(teacher_rows, hidden, teacher_logits_);
-        return forward_kl_sum(exec_, teacher,
+        return forward_kl_sum(backend_, teacher,
                               of_full ? score(*teacher_.drafter_rows, hidden_, full_logits_) : logits());
     }
     /// Columns of the `k` best logits of each row.
     const std::vector<std::int32_t>& best(Rows<const float> logits, int k) {
         best_.resize(numel(logits.rows, k));
         values_.resize(logits.rows, k);
-        kernels::topk(exec_, logits, k, {best_.data(), logits.rows, k}, values_.view());
+        kernels::topk(backend_.pool(), logits, k, {best_.data(), logits.rows, k}, values_.view());
         return best_;
     }
     Rows<const float> logits() const { return logits_.view(); }
@@ -72,7 +71,7 @@ class Scorer {
         std::ranges::fill(inner_.values(), 0.0f);
         for (std::size_t slot = 0; slot < down_.size(); ++slot) {
             outputs_.resize(hidden_.rows, down_[slot].n());
-            kernels::matmul(exec_, down_[slot], hidden_.view(), outputs_.view());
+            kernels::matmul(backend_.pool(), down_[slot], hidden_.view(), outputs_.view());
             for (int r = 0; r < hidden_.rows; ++r)
                 if (head_.slot_for(rows.level[which[r]]) == static_cast<int>(slot))
                     std::ranges::copy(outputs_.row(r), inner_.row(r).begin());
@@ -80,11 +79,11 @@ class Scorer {
     }
     Rows<const float> score(const kernels::Matrix& rows, const Dense& hidden, Dense& out) {
         out.resize(hidden.rows, rows.n());
-        kernels::matmul(exec_, rows, hidden.view(), out.view());
+        kernels::matmul(backend_.pool(), rows, hidden.view(), out.view());
         return {out.data.data(), hidden.rows, teacher_.support, rows.n()};
     }
 
-    kernels::Exec& exec_;
+    kernels::Backend& backend_;
     const Teacher& teacher_;
     const HeadFactors& head_;
     kernels::Matrix up_;
@@ -147,7 +146,7 @@ void add_drafted_rows(Scorer& scorer, const SampleRows& rows, const Teacher& tea
         kl += scorer.kl_sum(*teacher.drafter_rows, scorer.hidden(), false);
         const auto& best = scorer.best(scorer.logits(), k);
         for (std::size_t i = 0; i < which.size(); ++i) {
-            const TokenId* wanted = rows.top.data() + row_offset(which[i], rows.topk);
+            const TokenId* wanted = rows.top.data() + numel(which[i], rows.topk);
             for (int c = 0; c < k; ++c) {
                 const std::int32_t column = best[i * k + c];
                 const TokenId token = support.empty() ? column : support[column];
@@ -166,12 +165,12 @@ void add_drafted_rows(Scorer& scorer, const SampleRows& rows, const Teacher& tea
 /// Chooses groups for rows and tells whether they contain a token.
 class GroupChoices {
   public:
-    GroupChoices(kernels::Exec& exec, const RouterWeights& router, RouterInput input,
+    GroupChoices(kernels::Backend& backend, const RouterWeights& router, RouterInput input,
                  std::span<const std::int32_t> group_of, int chosen, std::span<const TokenId> always)
-        : exec_(exec),
+        : backend_(backend),
           router_(router),
-          in_(pack_rows(exec, router.in.view())),
-          out_(pack_rows(exec, router.out.view())),
+          in_(pack_rows(backend, router.in.view())),
+          out_(pack_rows(backend, router.out.view())),
           input_(input),
           group_of_(group_of),
           chosen_(chosen) {
@@ -190,13 +189,14 @@ class GroupChoices {
             rows.parent.read(which[r], inputs_.row(r).last(d));
         }
         inner_.resize(count, router_.in.rows);
-        kernels::matmul(exec_, in_, inputs_.view(), inner_.view(), router_.in_bias.data());
+        kernels::matmul(backend_.pool(), in_, inputs_.view(), inner_.view(), router_.in_bias.data());
         for (float& x : inner_.values()) x /= 1.0f + std::exp(-x);
         scores_.resize(count, router_.out.rows);
-        kernels::matmul(exec_, out_, inner_.view(), scores_.view(), router_.out_bias.data());
+        kernels::matmul(backend_.pool(), out_, inner_.view(), scores_.view(), router_.out_bias.data());
         best_.resize(numel(count, chosen_));
         values_.resize(count, chosen_);
-        kernels::topk(exec_, scores_.view(), chosen_, {best_.data(), count, chosen_}, values_.view());
+        kernels::topk(backend_.pool(), scores_.view(), chosen_, {best_.data(), count, chosen_},
+                      values_.view());
     }
     std::span<const std::int32_t> groups(std::size_t row) const {
         return std::span(best_).subspan(row * chosen_, chosen_);
@@ -208,7 +208,7 @@ class GroupChoices {
     }
 
   private:
-    kernels::Exec& exec_;
+    kernels::Backend& backend_;
     const RouterWeights& router_;
     kernels::Matrix in_, out_;
     RouterInput input_;
@@ -221,23 +221,23 @@ class GroupChoices {
 
 }  // namespace
 
-Report evaluate_head(kernels::Exec& exec, const Samples& samples, const Teacher& teacher,
+Report evaluate_head(kernels::Backend& backend, const Samples& samples, const Teacher& teacher,
                      const HeadFactors& head, const std::vector<TokenId>& support) {
     Report report;
-    Scorer scorer(exec, teacher, head);
+    Scorer scorer(backend, teacher, head);
     add_text_rows(scorer, samples.text, teacher, support, report);
     add_drafted_rows(scorer, samples.drafted, teacher, support, report);
     return report;
 }
 
-Report evaluate_router(kernels::Exec& exec, const Samples& samples, const RouterWeights& router,
+Report evaluate_router(kernels::Backend& backend, const Samples& samples, const RouterWeights& router,
                        RouterInput input, std::span<const std::int32_t> group_of, int chosen,
                        std::span<const TokenId> always) {
     Report report;
     std::vector<double> sizes(router.out.rows);
     for (const std::int32_t group : group_of)
         if (group >= 0) ++sizes[group];
-    GroupChoices choices(exec, router, input, group_of, chosen, always);
+    GroupChoices choices(backend, router, input, group_of, chosen, always);
     double covered = 0, top1 = 0, found = 0, active = 0;
     const std::vector<int> text = pick_evenly(samples.text.indices(true), max_eval_rows);
     const std::vector<int> drafted = pick_evenly(samples.drafted.indices(true), max_eval_rows);
@@ -250,7 +250,7 @@ Report evaluate_router(kernels::Exec& exec, const Samples& samples, const Router
     for_each_chunk(drafted, [&](std::span<const int> which) {
         choices.load(samples.drafted, which);
         for (std::size_t i = 0; i < which.size(); ++i) {
-            const TokenId* wanted = samples.drafted.top.data() + row_offset(which[i], samples.drafted.topk);
+            const TokenId* wanted = samples.drafted.top.data() + numel(which[i], samples.drafted.topk);
             for (int c = 0; c < k; ++c) found += wanted[c] != no_token && choices.holds(i, wanted[c]) ? 1 : 0;
             top1 += choices.holds(i, wanted[0]) ? 1 : 0;
             for (const std::int32_t group : choices.groups(i)) active += sizes[group];

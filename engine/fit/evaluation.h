@@ -38,7 +38,7 @@ enum class RouterInput { hidden, embedding_and_parent };
 /// - hits: share of text rows whose best token is the text's token; hits_full: of the full head
 /// - coverage: share of text rows whose token is in the head's support
 /// `support` is the token of each logit, ascending; empty = logit i is token i.
-Report evaluate_head(kernels::Exec& exec, const Samples& samples, const Teacher& teacher,
+Report evaluate_head(kernels::Backend& backend, const Samples& samples, const Teacher& teacher,
                      const HeadFactors& head, const std::vector<TokenId>& support);
 
 /// Evaluates a router by the groups that it chooses for held-out rows.
@@ -47,7 +47,7 @@ Report evaluate_head(kernels::Exec& exec, const Samples& samples, const Teacher&
 /// - recall10: share of the ten best tokens of drafted rows that are in a chosen group
 /// - active: mean number of tokens scored, as a share of the vocabulary
 /// `always` are tokens in every shortlist.
-Report evaluate_router(kernels::Exec& exec, const Samples& samples, const RouterWeights& router,
+Report evaluate_router(kernels::Backend& backend, const Samples& samples, const RouterWeights& router,
                        RouterInput input, std::span<const std::int32_t> group_of, int chosen,
                        std::span<const TokenId> always);
 

@@ -42,7 +42,7 @@ std::unique_ptr<const ApproximationTarget> make_full_target(const FitInputs& in)
         return result;
     }
     result->ids.assign(weights.row_ids.begin(), weights.row_ids.end());
-    result->target_part = in.target_head.gather_rows(in.exec, result->ids);
+    result->target_part = in.target_head.gather_rows(in.backend.pool(), result->ids);
     result->teacher = {&result->target_part, weights.lm_head, static_cast<int>(result->ids.size())};
     return result;
 }
@@ -52,17 +52,17 @@ std::unique_ptr<const ApproximationTarget> make_trimmed_target(const FitInputs& 
                                                                std::vector<TokenId> ids) {
     auto result = std::make_unique<ApproximationTarget>();
     result->ids = std::move(ids);
-    result->target_part = in.target_head.gather_rows(in.exec, result->ids);
+    result->target_part = in.target_head.gather_rows(in.backend.pool(), result->ids);
     result->drafter_part =
-        in.weights.lm_head->gather_rows(in.exec, lm_head_row_indices(in.weights, result->ids));
+        in.weights.lm_head->gather_rows(in.backend.pool(), lm_head_row_indices(in.weights, result->ids));
     result->teacher = {&result->target_part, &result->drafter_part, static_cast<int>(result->ids.size())};
     return result;
 }
 
-Result<Samples> collect(const FitInputs& in, const CollectOptions& options, const Hooks& hooks) {
+Result<Samples> collect(const FitInputs& in, const CollectOptions& options, const JobHooks& hooks) {
     if (in.drafter == nullptr || in.texts == nullptr)
         return bad_input("this head is fitted on a drafter's hidden states; give --drafter and --recording");
-    return collect_samples(in.exec, *in.drafter, in.weights, in.context, *in.texts, options, hooks);
+    return collect_samples(in.backend, *in.drafter, in.weights, in.context, *in.texts, options, hooks);
 }
 
 void note_samples(const Samples& samples, Report& notes) {
@@ -74,7 +74,7 @@ void note_samples(const Samples& samples, Report& notes) {
 }
 
 /// Second moment of the head's inputs, without held-out rows.
-std::vector<double> second_moment(kernels::Exec& exec, const Samples& samples) {
+std::vector<double> second_moment(kernels::Backend& backend, const Samples& samples) {
     SecondMoment moment(samples.text.hidden.width());
     Dense part;
     for (const SampleRows* rows : {&samples.text, &samples.drafted}) {
@@ -85,7 +85,7 @@ std::vector<double> second_moment(kernels::Exec& exec, const Samples& samples) {
             part.resize(static_cast<int>(count), moment.width());
             for (std::size_t i = 0; i < count; ++i)
                 rows->hidden.read(train[first + i], part.row(static_cast<int>(i)));
-            moment.add(exec, part.view());
+            moment.add(backend, part.view());
         }
     }
     return moment.mean();
@@ -106,8 +106,8 @@ struct HeadBeingFitted {
     HeadFactors factors;
     std::vector<int> ranks;  ///< of a low-rank head
 
-    Report evaluate(kernels::Exec& exec, const Samples& samples) const {
-        return evaluate_head(exec, samples, target->teacher, factors, target->ids);
+    Report evaluate(kernels::Backend& backend, const Samples& samples) const {
+        return evaluate_head(backend, samples, target->teacher, factors, target->ids);
     }
 };
 
@@ -153,7 +153,7 @@ Result<HeadFactors> load_start(const FitInputs& in, std::string_view up, int sup
     const HeadArtefact& start = *in.start;
     const auto load = [&](const std::string& name, int rows, int columns) -> Result<Dense> {
         DS_ASSIGN(const kernels::Matrix matrix,
-                  start.matrix(in.exec, kernels::Precision::f32, name, rows, columns));
+                  start.matrix(in.backend, kernels::Precision::f32, name, rows, columns));
         return unpack_rows(matrix, matrix.n());
     };
     HeadFactors factors;
@@ -179,7 +179,7 @@ Result<std::unique_ptr<HeadBeingFitted>> start_low_rank(const FitInputs& in, con
     if (in.start != nullptr) {
         DS_ASSIGN(fitting->factors, load_start(in, fit_recipe(options).up, teacher.support));
         for (const Dense& down : fitting->factors.down) ranks.push_back(down.rows);
-        note_stage("start", fitting->evaluate(in.exec, samples), notes);
+        note_stage("start", fitting->evaluate(in.backend, samples), notes);
         return fitting;
     }
     ranks = options.ranks;
@@ -188,16 +188,16 @@ Result<std::unique_ptr<HeadBeingFitted>> start_low_rank(const FitInputs& in, con
     const Dense rows = unpack_rows(*teacher.drafter_rows, teacher.support);
     const auto start_from = [&](const std::vector<double>& moment,
                                 std::span<const double> importance) -> Status {
-        DS_ASSIGN(fitting->factors, low_rank_factors(in.exec, rows.view(), moment, ranks, importance));
+        DS_ASSIGN(fitting->factors, low_rank_factors(in.backend, rows.view(), moment, ranks, importance));
         return {};
     };
     DS_TRY(start_from(identity_moment(in.weights.hidden), {}));
-    note_stage("plain_svd", fitting->evaluate(in.exec, samples), notes);
-    const std::vector<double> moment = second_moment(in.exec, samples);
+    note_stage("plain_svd", fitting->evaluate(in.backend, samples), notes);
+    const std::vector<double> moment = second_moment(in.backend, samples);
     DS_TRY(start_from(moment, {}));
-    note_stage("closed_form", fitting->evaluate(in.exec, samples), notes);
+    note_stage("closed_form", fitting->evaluate(in.backend, samples), notes);
     DS_TRY(start_from(moment, token_importance(samples, fitting->target->ids, teacher.support)));
-    note_stage("weighted_form", fitting->evaluate(in.exec, samples), notes);
+    note_stage("weighted_form", fitting->evaluate(in.backend, samples), notes);
     if (notes["kl_weighted_form"] > notes["kl_closed_form"]) DS_TRY(start_from(moment, {}));
     return fitting;
 }
@@ -232,13 +232,13 @@ Result<std::unique_ptr<HeadBeingFitted>> start_trimmed(const FitInputs& in, cons
     auto fitting = std::make_unique<HeadBeingFitted>();
     fitting->target = make_trimmed_target(in, std::move(ids));
     fitting->factors.up = unpack_rows(fitting->target->drafter_part, fitting->target->teacher.support);
-    note_stage("untrained", fitting->evaluate(in.exec, samples), notes);
+    note_stage("untrained", fitting->evaluate(in.backend, samples), notes);
     return fitting;
 }
 
 /// Checks sizes and the start before the drafter runs for minutes.
 Status check_inputs(const FitInputs& in, const FitOptions& options) {
-    if (fit_recipe(options).fits_low_rank()) {
+    if (fit_recipe(options).has(FitRecipe::low_rank)) {
         if (in.start != nullptr) DS_TRY(in.start->fits(in.weights));
         for (const int rank : options.ranks)
             if (rank < 1 || rank > in.weights.hidden)
@@ -253,11 +253,11 @@ Status check_inputs(const FitInputs& in, const FitOptions& options) {
 
 Result<std::unique_ptr<HeadBeingFitted>> start_head(const FitInputs& in, const FitOptions& options,
                                                     const Samples& samples, Report& notes,
-                                                    const Hooks& hooks) {
+                                                    const JobHooks& hooks) {
     DS_TRY(hooks.check());
     hooks.report(-1, "closed form");
-    return fit_recipe(options).fits_low_rank() ? start_low_rank(in, options, samples, notes)
-                                               : start_trimmed(in, options, samples, notes);
+    return fit_recipe(options).has(FitRecipe::low_rank) ? start_low_rank(in, options, samples, notes)
+                                                        : start_trimmed(in, options, samples, notes);
 }
 
 /// Has PyTorch train the parameters and replaces them by the result.
@@ -302,12 +302,12 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
         for (FittedTensor& tensor : int8_tensors(std::string(name), factors.up))
             result.tensors.push_back(std::move(tensor));
     };
-    result.report = fitting.evaluate(in.exec, samples);
+    result.report = fitting.evaluate(in.backend, samples);
     const std::vector<TokenId>& ids = fitting.target->ids;
     if (!ids.empty()) {
         result.tensors.push_back(integer_tensor("ids", {static_cast<std::int64_t>(ids.size())}, to_i32(ids)));
     }
-    if (!fit_recipe(options).fits_low_rank()) {
+    if (!fit_recipe(options).has(FitRecipe::low_rank)) {
         store("weight");
         result.parameters["v"] = std::to_string(factors.up.rows);
         result.parameters["eos"] = in.weights.always_active.empty() ? "no" : "yes";
@@ -325,7 +325,7 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
 /// loss L(p, q) + lambda L(p, q_aux) leaves L(p, q_aux). Lambda then scales a gradient that Adam normalises,
 /// so SlimSpec's and SpecVocab's factors come from the same fit. A joint fit starts as the post-hoc one, and
 /// its report is of the trained drafter, loaded from its file.
-Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
+Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& options, const JobHooks& hooks) {
     DS_TRY(check_inputs(in, options));
     DS_ASSIGN(Samples samples, collect(in, options.collect, hooks));
     FittedHead result;
@@ -351,7 +351,8 @@ Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& opti
     }
     note_samples(samples, result.notes);
     finish_head(in, options, samples, *fitting, result);
-    if (fit_recipe(options).solves_size()) result.parameters["alpha"] = fmt::format("{}", options.alpha);
+    if (fit_recipe(options).has(FitRecipe::alpha_rows))
+        result.parameters["alpha"] = fmt::format("{}", options.alpha);
     return result;
 }
 
@@ -377,8 +378,8 @@ Dense rows_by_token(const FitInputs& in) {
 }
 
 /// Fits DynaSpec (clusters of any size) and CORAL (groups of equal size), each with its router.
-Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
-    const bool clustered = fit_recipe(options).fits_clusters();
+Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, const JobHooks& hooks) {
+    const bool clustered = fit_recipe(options).has(FitRecipe::clusters);
     CollectOptions collect_options = options.collect;
     collect_options.router_inputs = clustered;
     DS_ASSIGN(const Samples samples, collect(in, collect_options, hooks));
@@ -389,13 +390,13 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
     kmeans.clusters = groups;
     kmeans.seed = options.router.seed;
     const Dense rows = rows_by_token(in);
-    DS_ASSIGN(const Clusters clusters, spherical_kmeans(in.exec, rows.view(), kmeans, hooks));
+    DS_ASSIGN(const Clusters clusters, spherical_kmeans(in.backend, rows.view(), kmeans, hooks));
     std::vector<std::int32_t> group_of = clusters.cluster_of;
     if (!clustered) {
         if (static_cast<int>(in.ranking.size()) != in.weights.vocab)
             return bad_input("{}: the ranking has {} tokens, but the target has {}", options.head,
                              in.ranking.size(), in.weights.vocab);
-        group_of = balanced_groups(in.exec, rows.view(), clusters, to_i32(in.ranking));
+        group_of = balanced_groups(in.backend, rows.view(), clusters, to_i32(in.ranking));
     }
     const RouterInput input = clustered ? RouterInput::embedding_and_parent : RouterInput::hidden;
     RouterOptions router_options = options.router;
@@ -416,7 +417,7 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
     for (Dense* weights : {&router.in, &router.out}) round_to_f16(weights->values());
     const int chosen = std::max(1, (groups + 3) / 4);  // the heads' default budget
     result.report =
-        evaluate_router(in.exec, samples, router, input, group_of, chosen, in.weights.always_active);
+        evaluate_router(in.backend, samples, router, input, group_of, chosen, in.weights.always_active);
     result.report["chosen"] = chosen;
     // The spec's eos= decides at run time, so this is no parameter.
     result.notes["always_active"] = static_cast<double>(in.weights.always_active.size());
@@ -427,11 +428,11 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
     return result;
 }
 
-Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
+Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, const JobHooks& hooks) {
     const auto target = make_full_target(in);
     const std::vector<TokenId>& ids = target->ids;
     const Dense rows = unpack_rows(*target->teacher.drafter_rows, target->teacher.support);
-    DS_ASSIGN(AffinityMatrix affinity, token_affinity(in.exec, rows.view(), options.affinity, hooks));
+    DS_ASSIGN(AffinityMatrix affinity, token_affinity(in.backend, rows.view(), options.affinity, hooks));
     if (!ids.empty()) {
         for (std::int32_t& neighbour : affinity.neighbours) neighbour = ids[neighbour];
     }
@@ -448,19 +449,11 @@ Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, 
 
 }  // namespace
 
-Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const Hooks& hooks) {
-    switch (fit_recipe(options).weights) {
-        case FitRecipe::Weights::low_rank:
-        case FitRecipe::Weights::kept_rows:
-            return fit_by_divergence(inputs, options, hooks);
-        case FitRecipe::Weights::clusters:
-        case FitRecipe::Weights::groups:
-            return fit_routed(inputs, options, hooks);
-        case FitRecipe::Weights::affinity:
-            return fit_affinity(inputs, options, hooks);
-        case FitRecipe::Weights::none:
-            break;
-    }
+Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const JobHooks& hooks) {
+    const FitRecipe recipe = fit_recipe(options);
+    if (recipe.has(FitRecipe::by_divergence)) return fit_by_divergence(inputs, options, hooks);
+    if (recipe.has(FitRecipe::routers)) return fit_routed(inputs, options, hooks);
+    if (recipe.has(FitRecipe::affinity)) return fit_affinity(inputs, options, hooks);
     return bad_input("head {}: nothing to fit", options.head);
 }
 

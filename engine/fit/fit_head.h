@@ -33,7 +33,7 @@ struct FitOptions {
 
 /// The inputs of a fit. Everything must outlive the call.
 struct FitInputs {
-    kernels::Exec& exec;
+    kernels::Backend& backend;
     Drafter* drafter = nullptr;          ///< may be null for recipe `affinity`
     const HeadWeights& weights;          ///< the head to approximate; always_active is kept in vocabularies
     const kernels::Matrix& target_head;  ///< [V, d]: the target's LM head
@@ -54,6 +54,6 @@ struct FittedHead {
 
 /// Fits one head; the drafter changes only with inputs.joint. Unknown heads, unsupported sizes and too small
 /// recordings are bad_input; a cancelled fit returns ErrorKind::cancelled.
-Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const Hooks& hooks);
+Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const JobHooks& hooks);
 
 }  // namespace draftscope::fit

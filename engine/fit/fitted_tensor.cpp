@@ -5,8 +5,7 @@
 #include <cstring>
 
 #include "base/numel.h"
-#include "engine/formats/dequant.h"
-#include "engine/recording/recording_writer.h"
+#include "kernels/ops/float16.h"
 
 namespace draftscope::fit {
 namespace {
@@ -48,7 +47,7 @@ Int8Matrix to_int8(const Dense& dense) {
             const float* row = dense.row(r).data();
             float max_abs = 0;
             for (int c = first; c < last; ++c) max_abs = std::max(max_abs, std::abs(row[c]));
-            const float scale = f16_to_f32(f32_to_f16(max_abs / 127));
+            const float scale = kernels::f16_to_float(kernels::float_to_f16(max_abs / 127));
             out.scales[numel(r, out.groups) + g] = scale;
             for (int c = first; c < last && scale > 0; ++c)
                 out.values[numel(r, dense.cols) + c] =
@@ -61,7 +60,7 @@ Int8Matrix to_int8(const Dense& dense) {
 
 FittedTensor f16_tensor(std::string name, std::vector<std::int64_t> shape, std::span<const float> values) {
     std::vector<std::uint16_t> stored(values.size());
-    std::transform(values.begin(), values.end(), stored.begin(), f32_to_f16);
+    std::transform(values.begin(), values.end(), stored.begin(), kernels::float_to_f16);
     return {std::move(name), "F16", std::move(shape), to_bytes<std::uint16_t>(stored)};
 }
 
@@ -98,7 +97,7 @@ std::vector<FittedTensor> int8_tensors(const std::string& name, const Dense& val
 }
 
 void round_to_f16(std::span<float> values) {
-    for (float& value : values) value = f16_to_f32(f32_to_f16(value));
+    for (float& value : values) value = kernels::f16_to_float(kernels::float_to_f16(value));
 }
 
 void round_to_stored(Dense& values, bool int8) {

@@ -7,7 +7,7 @@
 #include "base/numel.h"
 #include "base/rng.h"
 #include "engine/fit/linalg.h"
-#include "kernels/matmul.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope::fit {
 namespace {
@@ -15,15 +15,15 @@ namespace {
 constexpr int rows_at_once = 2048;  ///< rows scored at once
 
 /// Cosines of rows [first, first + count) with every centre.
-void score(kernels::Exec& exec, const Dense& unit, const kernels::Matrix& centres, int first, int count,
+void score(kernels::Backend& backend, const Dense& unit, const kernels::Matrix& centres, int first, int count,
            Dense& out) {
     out.resize(count, centres.n());
-    kernels::matmul(exec, centres, unit.view().slice(first, count), out.view());
+    kernels::matmul(backend.pool(), centres, unit.view().slice(first, count), out.view());
 }
 
 /// Spread-out starting centres: each next one is a row drawn with probability proportional to its distance
 /// from the nearest so far.
-Dense choose_centres(kernels::Exec& exec, const Dense& unit, const KmeansOptions& options) {
+Dense choose_centres(kernels::Backend& backend, const Dense& unit, const KmeansOptions& options) {
     Rng rng(options.seed, 2);
     Dense centres(options.clusters, unit.cols);
     std::vector<double> distance(unit.rows, 2.0);
@@ -32,7 +32,7 @@ Dense choose_centres(kernels::Exec& exec, const Dense& unit, const KmeansOptions
     for (int c = 0; c < options.clusters; ++c) {
         std::copy_n(unit.row(chosen).begin(), unit.cols, centres.row(c).begin());
         std::copy_n(unit.row(chosen).begin(), unit.cols, newest.row(0).begin());
-        score(exec, unit, pack_rows(exec, newest.view()), 0, unit.rows, cosines);
+        score(backend, unit, pack_rows(backend, newest.view()), 0, unit.rows, cosines);
         double total = 0;
         for (std::size_t r = 0; r < distance.size(); ++r) {
             distance[r] = std::min(distance[r], std::max(0.0, 1.0 - static_cast<double>(cosines.data[r])));
@@ -55,14 +55,14 @@ struct Assignment {
     double objective = 0;
 };
 
-Assignment assign(kernels::Exec& exec, const Dense& unit, const Dense& centres,
+Assignment assign(kernels::Backend& backend, const Dense& unit, const Dense& centres,
                   std::vector<std::int32_t>& cluster_of) {
     Assignment result;
-    const kernels::Matrix packed = pack_rows(exec, centres.view());
+    const kernels::Matrix packed = pack_rows(backend, centres.view());
     Dense cosines;
     for (int first = 0; first < unit.rows; first += rows_at_once) {
         const int count = std::min(rows_at_once, unit.rows - first);
-        score(exec, unit, packed, first, count, cosines);
+        score(backend, unit, packed, first, count, cosines);
         for (int r = 0; r < count; ++r) {
             const auto row = cosines.row(r);
             const auto best = std::max_element(row.begin(), row.end());
@@ -81,12 +81,12 @@ void update(const Dense& unit, const std::vector<std::int32_t>& cluster_of, Dens
     const std::size_t width = unit.cols;
     std::vector<double> sums(numel(centres.rows, width));
     for (int r = 0; r < unit.rows; ++r) {
-        double* sum = sums.data() + row_offset(cluster_of[r], width);
+        double* sum = sums.data() + numel(cluster_of[r], width);
         const auto row = unit.row(r);
         for (std::size_t j = 0; j < width; ++j) sum[j] += static_cast<double>(row[j]);
     }
     for (int c = 0; c < centres.rows; ++c) {
-        const double* sum = sums.data() + row_offset(c, width);
+        const double* sum = sums.data() + numel(c, width);
         double squares = 0;
         for (std::size_t j = 0; j < width; ++j) squares += sum[j] * sum[j];
         if (squares <= 0) continue;
@@ -98,19 +98,19 @@ void update(const Dense& unit, const std::vector<std::int32_t>& cluster_of, Dens
 
 }  // namespace
 
-Result<Clusters> spherical_kmeans(kernels::Exec& exec, Rows<const float> weights,
-                                  const KmeansOptions& options, const Hooks& hooks) {
+Result<Clusters> spherical_kmeans(kernels::Backend& backend, Rows<const float> weights,
+                                  const KmeansOptions& options, const JobHooks& hooks) {
     if (options.clusters < 1 || options.clusters > weights.rows)
         return bad_input("clusters={} for {} tokens; use 1..{}", options.clusters, weights.rows,
                          weights.rows);
     const Dense unit = normalise_rows(weights);
     Clusters result;
-    result.centres = choose_centres(exec, unit, options);
+    result.centres = choose_centres(backend, unit, options);
     result.cluster_of.assign(unit.rows, -1);
     for (int round = 0; round < options.max_iterations; ++round) {
         DS_TRY(hooks.check());
         hooks.report(static_cast<double>(round) / options.max_iterations, "clustering the vocabulary");
-        const Assignment assignment = assign(exec, unit, result.centres, result.cluster_of);
+        const Assignment assignment = assign(backend, unit, result.centres, result.cluster_of);
         result.objective.push_back(assignment.objective);
         if (!assignment.moved) break;
         update(unit, result.cluster_of, result.centres);
@@ -118,14 +118,14 @@ Result<Clusters> spherical_kmeans(kernels::Exec& exec, Rows<const float> weights
     return result;
 }
 
-std::vector<std::int32_t> balanced_groups(kernels::Exec& exec, Rows<const float> weights,
+std::vector<std::int32_t> balanced_groups(kernels::Backend& backend, Rows<const float> weights,
                                           const Clusters& clusters, const std::vector<std::int32_t>& order) {
     const Dense unit = normalise_rows(weights);
     const int groups = clusters.centres.rows;
     const int room = (weights.rows + groups - 1) / groups;
     std::vector<int> used(groups);
     std::vector<std::int32_t> cluster_of(weights.rows, -1);
-    const kernels::Matrix centres = pack_rows(exec, clusters.centres.view());
+    const kernels::Matrix centres = pack_rows(backend, clusters.centres.view());
     Dense rows, cosines;
     std::vector<int> preference(groups);
     for (std::size_t first = 0; first < order.size(); first += rows_at_once) {
@@ -135,7 +135,7 @@ std::vector<std::int32_t> balanced_groups(kernels::Exec& exec, Rows<const float>
             const auto from = unit.row(order[first + i]);
             std::copy(from.begin(), from.end(), rows.row(static_cast<int>(i)).begin());
         }
-        score(exec, rows, centres, 0, static_cast<int>(count), cosines);
+        score(backend, rows, centres, 0, static_cast<int>(count), cosines);
         for (std::size_t i = 0; i < count; ++i) {
             const auto cosine = cosines.row(static_cast<int>(i));
             std::iota(preference.begin(), preference.end(), 0);

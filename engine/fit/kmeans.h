@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/job_hooks.h"
 #include "base/result.h"
 #include "engine/fit/dense.h"
-#include "engine/fit/hooks.h"
-#include "kernels/exec.h"
+#include "kernels/backend.h"
 
 namespace draftscope::fit {
 
@@ -25,13 +25,13 @@ struct KmeansOptions {
 /// Spherical k-means over the rows of `weights`, scaled to unit length (DynaSpec, arXiv 2510.13847, section
 /// 4.2). The clusters are unbalanced on purpose. Ties go to the lower cluster; a cluster that loses all rows
 /// keeps its centre. 1 <= clusters <= rows, else bad_input.
-Result<Clusters> spherical_kmeans(kernels::Exec& exec, Rows<const float> weights,
-                                  const KmeansOptions& options, const Hooks& hooks);
+Result<Clusters> spherical_kmeans(kernels::Backend& backend, Rows<const float> weights,
+                                  const KmeansOptions& options, const JobHooks& hooks);
 
 /// Assigns each row, in the order of `order`, to the nearest centre with fewer than ceil(rows / clusters)
 /// rows. These are the equal groups of CORAL (arXiv 2502.16880), whose grouping rule is not published; our
 /// default. `order` contains every row once.
-std::vector<std::int32_t> balanced_groups(kernels::Exec& exec, Rows<const float> weights,
+std::vector<std::int32_t> balanced_groups(kernels::Backend& backend, Rows<const float> weights,
                                           const Clusters& clusters, const std::vector<std::int32_t>& order);
 
 }  // namespace draftscope::fit

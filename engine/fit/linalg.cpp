@@ -16,9 +16,9 @@ std::vector<double> to_vector(const Square& matrix) {
 
 }  // namespace
 
-kernels::Matrix pack_rows(kernels::Exec& exec, Rows<const float> rows) {
+kernels::Matrix pack_rows(kernels::Backend& backend, Rows<const float> rows) {
     return kernels::Matrix::pack(
-        exec, kernels::Precision::f32, rows.rows, rows.cols,
+        backend, kernels::Precision::f32, rows.rows, rows.cols,
         [&](int row, float* out) { std::copy_n(rows.row_data(row), rows.cols, out); });
 }
 

@@ -10,7 +10,7 @@
 namespace draftscope::fit {
 
 /// The rows as a matrix of kernels::matmul(), in f32: y = x rows^T.
-kernels::Matrix pack_rows(kernels::Exec& exec, Rows<const float> rows);
+kernels::Matrix pack_rows(kernels::Backend& backend, Rows<const float> rows);
 /// The rows scaled to unit length; a row of zeros stays zero.
 Dense normalise_rows(Rows<const float> rows);
 

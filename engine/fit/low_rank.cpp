@@ -5,16 +5,16 @@
 
 #include "base/numel.h"
 #include "engine/fit/linalg.h"
-#include "kernels/matmul.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope::fit {
 
-void SecondMoment::add(kernels::Exec& exec, Rows<const float> rows) {
+void SecondMoment::add(kernels::Backend& backend, Rows<const float> rows) {
     product_.resize(width_, width_);
     Dense columns(width_, rows.rows);
     for (int r = 0; r < rows.rows; ++r)
         for (int j = 0; j < width_; ++j) columns.row(j)[r] = rows.row(r)[j];
-    kernels::matmul(exec, pack_rows(exec, columns.view()), columns.view(), product_.view());
+    kernels::matmul(backend.pool(), pack_rows(backend, columns.view()), columns.view(), product_.view());
     for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += static_cast<double>(product_.data[i]);
     count_ += rows.rows;
 }
@@ -36,11 +36,11 @@ std::vector<double> identity_moment(int width) {
 namespace {
 
 /// W^T W, summed in double block by block, because f32 sums are too inexact for 100,000 rows.
-std::vector<double> gram(kernels::Exec& exec, Rows<const float> weights) {
+std::vector<double> gram(kernels::Backend& backend, Rows<const float> weights) {
     SecondMoment sum(weights.cols);
     constexpr int block = 4096;
     for (int row = 0; row < weights.rows; row += block)
-        sum.add(exec, weights.slice(row, std::min(block, weights.rows - row)));
+        sum.add(backend, weights.slice(row, std::min(block, weights.rows - row)));
     std::vector<double> total = sum.mean();
     for (double& value : total) value *= static_cast<double>(sum.count());
     return total;
@@ -65,7 +65,7 @@ Dense subtract_mean(Rows<const float> rows, std::span<const double> importance) 
 
 }  // namespace
 
-Result<HeadFactors> low_rank_factors(kernels::Exec& exec, Rows<const float> rows,
+Result<HeadFactors> low_rank_factors(kernels::Backend& backend, Rows<const float> rows,
                                      std::span<const double> moment, const std::vector<int>& ranks,
                                      std::span<const double> importance) {
     const int d = rows.cols;
@@ -92,7 +92,7 @@ Result<HeadFactors> low_rank_factors(kernels::Exec& exec, Rows<const float> rows
     const auto root = spectral_map(c, [&](double v) { return v > smallest ? std::sqrt(v) : 0.0; });
     const auto inverse = spectral_map(c, [&](double v) { return v > smallest ? 1.0 / std::sqrt(v) : 0.0; });
     const std::vector<double> weighted =
-        square_product(square_product(root, gram(exec, weighted_rows), d), root, d);
+        square_product(square_product(root, gram(backend, weighted_rows), d), root, d);
     const SymmetricEigen m = symmetric_eigen(weighted, d);
 
     HeadFactors result{{}, Dense(weights.rows, rank)};
@@ -100,7 +100,7 @@ Result<HeadFactors> low_rank_factors(kernels::Exec& exec, Rows<const float> rows
     Dense lift(rank, d);   // V_r^T C^1/2
     const std::size_t n = d;
     for (int i = 0; i < rank; ++i) {
-        const double* vector = m.vectors.data() + row_offset(i, n);
+        const double* vector = m.vectors.data() + numel(i, n);
         for (std::size_t j = 0; j < n; ++j) {
             double down = 0, up = 0;
             for (std::size_t l = 0; l < n; ++l) {
@@ -111,7 +111,7 @@ Result<HeadFactors> low_rank_factors(kernels::Exec& exec, Rows<const float> rows
             lift.row(i)[j] = static_cast<float>(up);
         }
     }
-    kernels::matmul(exec, pack_rows(exec, lift.view()), weights, result.up.view());
+    kernels::matmul(backend.pool(), pack_rows(backend, lift.view()), weights, result.up.view());
     for (const int r : ranks) {
         Dense& down = result.down.emplace_back(r, d);
         std::copy_n(whole.data.begin(), down.size(), down.data.begin());

@@ -6,7 +6,7 @@
 #include "base/numel.h"
 #include "base/result.h"
 #include "engine/fit/dense.h"
-#include "kernels/exec.h"
+#include "kernels/backend.h"
 
 namespace draftscope::fit {
 
@@ -27,7 +27,7 @@ struct HeadFactors {
 class SecondMoment {
   public:
     explicit SecondMoment(int width) : width_(width), sum_(square(width)) {}
-    void add(kernels::Exec& exec, Rows<const float> rows);
+    void add(kernels::Backend& backend, Rows<const float> rows);
     int width() const { return width_; }
     std::int64_t count() const { return count_; }
     std::vector<double> mean() const;  ///< [d, d]
@@ -48,7 +48,7 @@ class SecondMoment {
 ///
 /// With `importance` [V], the sum over tokens of importance times squared error is minimised. Softmax ignores
 /// a common offset of a row's logits, so the weighted mean row is subtracted from W.
-Result<HeadFactors> low_rank_factors(kernels::Exec& exec, Rows<const float> weights,
+Result<HeadFactors> low_rank_factors(kernels::Backend& backend, Rows<const float> weights,
                                      std::span<const double> moment, const std::vector<int>& ranks,
                                      std::span<const double> importance = {});
 

@@ -1,25 +1,22 @@
 #include "engine/fit/samples.h"
 
-#include <bit>
+#include <algorithm>
 #include <cassert>
 
 #include "base/numel.h"
+#include "kernels/ops/float16.h"
 
 namespace draftscope::fit {
 
 void Bf16Rows::append(std::span<const float> row) {
     assert(static_cast<int>(row.size()) == width_);
-    for (const float value : row) {
-        const auto bits = std::bit_cast<std::uint32_t>(value);
-        data_.push_back(static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16));
-    }
+    for (const float value : row) data_.push_back(kernels::to_bf16(value));
 }
 
 void Bf16Rows::read(int row, std::span<float> out) const {
     assert(row >= 0 && row < rows() && static_cast<int>(out.size()) == width_);
-    const std::uint16_t* from = data_.data() + row_offset(row, width_);
-    for (std::size_t i = 0; i < out.size(); ++i)
-        out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
+    const std::uint16_t* from = data_.data() + numel(row, width_);
+    std::transform(from, from + out.size(), out.begin(), kernels::from_bf16);
 }
 
 std::vector<int> SampleRows::indices(bool held) const {

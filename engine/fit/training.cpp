@@ -87,7 +87,7 @@ Result<EagleCheckpoint> open_joint_drafter(const std::string& id, const std::str
     const std::string& path = checkpoint.weights->path();
     if (*generation == EagleGeneration::eagle3 && (checkpoint.has("lm_head.weight") || checkpoint.has("d2t")))
         return bad_input("{}: --joint replaces the head, but this drafter has its own lm_head.weight", path);
-    if (checkpoint.rope_scale != 1)
+    if (checkpoint.rotation.scale != 1)
         return bad_input("{}: --joint does not train with YaRN's attention factor", path);
     if (checkpoint.layout == EagleLayout::gguf || checkpoint.norm_before_fc || checkpoint.fc_norm ||
         checkpoint.norm_output || !checkpoint.head_norm ||
@@ -170,11 +170,11 @@ TrainingData joint_data(const JointFit& joint, const Teacher& teacher, const Hea
     }
     const int vocab = joint.target.config().vocab, block = 1024;
     FittedTensor embedding{"embedding", "F16", {vocab, shape.hidden}, {}};
+    const kernels::EmbeddingTable own = own_embeddings(checkpoint, joint.target);
+    const kernels::EmbeddingTable& table = checkpoint.embedding == nullptr ? joint.target.embeddings() : own;
     for (int first = 0; first < vocab; first += block) {
-        std::vector<TokenId> ids;
-        for (int id = first; id < std::min(vocab, first + block); ++id) ids.push_back(id);
-        Dense rows(static_cast<int>(ids.size()), shape.hidden);
-        embed_for_eagle(checkpoint, joint.target, ids, rows.view());
+        Dense rows(std::min(vocab - first, block), shape.hidden);
+        for (int r = 0; r < rows.view().rows; ++r) table.read(first + r, rows.view().row_data(r));
         const std::vector<std::byte> bytes = f16_tensor({}, rows).bytes;
         embedding.bytes.insert(embedding.bytes.end(), bytes.begin(), bytes.end());
     }

@@ -15,7 +15,7 @@ constexpr std::array architectures = {
 };
 
 /// Classes whose computation equals another family's. Config options beyond that family are rejected in
-/// hf_config.cpp.
+/// hf_folder.cpp.
 struct Alias {
     std::string_view hf_class, name;
 };
@@ -80,6 +80,16 @@ std::string known_hf_classes() {
     std::string out = listed(&Architecture::hf_class);
     for (const Alias& alias : aliases) out += ", " + std::string(alias.hf_class);
     return out;
+}
+
+Status check_head_sizes(const std::string& path, int heads, int kv_heads, int head_dim) {
+    if (heads % kv_heads != 0)
+        return bad_input("{}: {} heads cannot share {} key/value heads", path, heads, kv_heads);
+    if (head_dim % 2 != 0 || head_dim < 2)
+        return bad_input("{}: heads are {} wide, expected an even width", path, head_dim);
+    if (std::int64_t{heads} * head_dim > max_extent)
+        return bad_input("{}: {} heads of {} are wider than supported", path, heads, head_dim);
+    return {};
 }
 
 void apply_architecture(const Architecture& architecture, ModelConfig& config) {

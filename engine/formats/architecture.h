@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "engine/formats/model_config.h"
 
 namespace draftscope {
@@ -28,6 +29,9 @@ std::string known_hf_classes();
 
 /// Writes the family's traits into `config`.
 void apply_architecture(const Architecture& architecture, ModelConfig& config);
+
+/// Returns an error if the heads cannot share keys and values, or have an unsupported width.
+Status check_head_sizes(const std::string& path, int heads, int kv_heads, int head_dim);
 
 /// A tensor of a model: its GGUF name and its shape.
 struct ModelTensor {

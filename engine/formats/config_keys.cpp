@@ -121,13 +121,13 @@ rope.scaling.yarn_ext_factor=1,-1 rope.scaling.yarn_log_multiplier=0 use_paralle
 
 std::span<const ConfigKey> gguf_tokenizer_keys() {
     static const std::vector<ConfigKey> table = make_keys(
-        R"(chat_template chat_template.* chat_templates ggml.add_bos_token ggml.add_space_prefix ggml.bos_token_id
+        R"(chat_template chat_template.* chat_templates ggml.add_bos_token ggml.add_eos_token ggml.add_space_prefix ggml.bos_token_id
 ggml.eom_token_id ggml.eos_token_id ggml.eot_token_id ggml.merges ggml.model ggml.pre ggml.scores
 ggml.token_type ggml.tokens ggml.unknown_token_id)",
         R"(ggml.added_tokens ggml.cls_token_id ggml.fim_* ggml.mask_token_id ggml.middle_token_id
 ggml.padding_token_id ggml.precompiled_charsmap ggml.prefix_token_id ggml.remove_extra_whitespaces
 ggml.seperator_token_id ggml.suffix_token_id ggml.token_type_count huggingface.json rwkv.world)",
-        R"(ggml.add_eos_token=false ggml.add_sep_token=false)");
+        R"(ggml.add_sep_token=false)");
     return table;
 }
 

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_file.h"
 #include "base/notes.h"
-#include "engine/formats/json_file.h"
 
 namespace draftscope {
 

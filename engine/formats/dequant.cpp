@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "engine/formats/int4_rows.h"
+#include "kernels/ops/float16.h"
 
 // Block layouts of ggml. Every product is rounded before the sum, as in ggml's reference decoders, so the
 // results are bit-identical.
@@ -11,7 +11,7 @@ namespace draftscope {
 namespace {
 
 float load_f16(const std::uint8_t* data) {
-    return f16_to_f32(load_unaligned<std::uint16_t>(data));
+    return kernels::f16_to_float(load_unaligned<std::uint16_t>(data));
 }
 
 /// f16 d; 32 x i8 q; y = d q.
@@ -182,11 +182,12 @@ void decode_f32(const std::uint8_t* data, std::int64_t count, float* out) {
     std::memcpy(out, data, count * sizeof(float));
 }
 void decode_f16(const std::uint8_t* data, std::int64_t count, float* out) {
-    for (std::int64_t i = 0; i < count; ++i) out[i] = f16_to_f32(load_unaligned<std::uint16_t>(data + 2 * i));
+    for (std::int64_t i = 0; i < count; ++i)
+        out[i] = kernels::f16_to_float(load_unaligned<std::uint16_t>(data + 2 * i));
 }
 void decode_bf16(const std::uint8_t* data, std::int64_t count, float* out) {
     for (std::int64_t i = 0; i < count; ++i)
-        out[i] = bf16_to_f32(load_unaligned<std::uint16_t>(data + 2 * i));
+        out[i] = kernels::from_bf16(load_unaligned<std::uint16_t>(data + 2 * i));
 }
 
 const TensorType* find_gguf_tensor_type(std::uint32_t id) {

@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/packing.h"
+
 namespace draftscope {
 
 /// A storage type of GGUF tensors. A row of K elements takes K / block_elements * block_bytes bytes; K must
@@ -25,20 +27,6 @@ const TensorType* find_gguf_tensor_type(std::uint32_t id);
 /// Every type with a decoder, ordered by number.
 std::span<const TensorType> readable_tensor_types();
 
-inline float bf16_to_f32(std::uint16_t bits) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
-/// Exact, including subnormals and NaN payloads.
-inline float f16_to_f32(std::uint16_t bits) {
-    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
-    const std::uint32_t magnitude = bits & 0x7fffu;
-    if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
-    if (magnitude >= 0x0400u) return std::bit_cast<float>(sign | ((magnitude << 13) + (112u << 23)));
-    const float value = static_cast<float>(magnitude) * 0x1p-24f;
-    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
-}
-
 /// Reads a value at any address.
 template <typename T>
 T load_unaligned(const std::uint8_t* data) {
@@ -51,5 +39,8 @@ T load_unaligned(const std::uint8_t* data) {
 void decode_f32(const std::uint8_t* data, std::int64_t count, float* out);
 void decode_f16(const std::uint8_t* data, std::int64_t count, float* out);
 void decode_bf16(const std::uint8_t* data, std::int64_t count, float* out);
+
+/// Unpacks a row of Q4_0 or Q4_1 without converting to float; returns false for other types.
+bool unpack_int4(const TensorType& type, const std::uint8_t* data, const kernels::Int4Row& out);
 
 }  // namespace draftscope

@@ -1,24 +1,17 @@
 #include <cmath>
 
+#include "engine/formats/gguf_keys.h"
 #include "engine/formats/rope_config.h"
 
 namespace draftscope {
 namespace {
 
-/// Reads `PREFIX.rope.FIELD`, a positive number.
-Result<std::optional<double>> read_positive(const GgufFile& file, const std::string& key) {
-    DS_ASSIGN(const auto value, file.number(key));
-    if (value && (!std::isfinite(*value) || *value <= 0))
-        return bad_input("{}: metadata '{}' is {}, expected a positive number", file.path(), key, *value);
-    return value;
-}
-
 /// Reads the rotation's factor; older converters call it scale_linear. llama.cpp counts 0 as absent.
-Result<std::optional<double>> read_factor(const GgufFile& file, const std::string& rope) {
+Result<std::optional<double>> read_factor(const GgufFile& file, const GgufKeys& rope) {
     for (const char* field : {"scaling.factor", "scale_linear"}) {
-        DS_ASSIGN(const auto value, file.number(rope + field));
+        DS_ASSIGN(const auto value, file.number(rope.key(field)));
         if (!value || *value == 0) continue;
-        return read_positive(file, rope + field);
+        return rope.positive(field);
     }
     return std::optional<double>();
 }
@@ -44,17 +37,17 @@ Status read_divisors(const GgufFile& file, std::span<const std::string_view> nam
     return {};
 }
 
-Result<YarnScaling> read_yarn(const GgufFile& file, const std::string& rope, double factor,
+Result<YarnScaling> read_yarn(const GgufFile& file, const GgufKeys& rope, double factor,
                               std::int64_t context) {
     YarnScaling out;
     out.factor = factor;
-    DS_ASSIGN(const auto original, file.integer(rope + "scaling.original_context_length"));
+    DS_ASSIGN(const auto original, file.integer(rope.key("scaling.original_context_length")));
     out.original_context = static_cast<double>(original.value_or(context));
     if (out.original_context < 1)
         return bad_input("{}: metadata '{}' is {}, expected a number of positions", file.path(),
-                         rope + "scaling.original_context_length", out.original_context);
-    DS_ASSIGN(const auto fast, read_positive(file, rope + "scaling.yarn_beta_fast"));
-    DS_ASSIGN(const auto slow, read_positive(file, rope + "scaling.yarn_beta_slow"));
+                         rope.key("scaling.original_context_length"), out.original_context);
+    DS_ASSIGN(const auto fast, rope.positive("scaling.yarn_beta_fast"));
+    DS_ASSIGN(const auto slow, rope.positive("scaling.yarn_beta_slow"));
     out.beta_fast = fast.value_or(out.beta_fast);
     out.beta_slow = slow.value_or(out.beta_slow);
     return out;
@@ -64,15 +57,15 @@ Result<YarnScaling> read_yarn(const GgufFile& file, const std::string& rope, dou
 
 Result<RopeConfig> read_gguf_rope(const GgufFile& file, const std::string& prefix, int head_dim,
                                   std::int64_t context, std::span<const std::string_view> tensors) {
-    const std::string rope = prefix + ".rope.";
+    const GgufKeys rope(file, prefix + ".rope");
     RopeConfig out;
-    DS_ASSIGN(const auto theta, read_positive(file, rope + "freq_base"));
+    DS_ASSIGN(const auto theta, rope.positive("freq_base"));
     if (theta) out.theta = static_cast<float>(*theta);
     DS_TRY(read_divisors(file, tensors, head_dim, out.divisors));
-    DS_ASSIGN(const auto scale, read_positive(file, rope + "scaling.attn_factor"));
-    DS_ASSIGN(const auto yarn_scale, read_positive(file, rope + "scaling.yarn_attn_factor"));
+    DS_ASSIGN(const auto scale, rope.positive("scaling.attn_factor"));
+    DS_ASSIGN(const auto yarn_scale, rope.positive("scaling.yarn_attn_factor"));
     out.scale = static_cast<float>(scale.value_or(1) * yarn_scale.value_or(1));
-    DS_ASSIGN(const auto found, file.text(rope + "scaling.type"));
+    DS_ASSIGN(const auto found, file.text(rope.key("scaling.type")));
     DS_ASSIGN(const auto factor, read_factor(file, rope));
     // As in llama.cpp, a factor without a type is linear.
     const std::string type = found.value_or("linear");
@@ -80,13 +73,13 @@ Result<RopeConfig> read_gguf_rope(const GgufFile& file, const std::string& prefi
         return bad_input(
             "{}: metadata '{}' is '{}', expected none, linear or yarn, the rotations that this version "
             "computes",
-            file.path(), rope + "scaling.type", printable(type));
+            file.path(), rope.key("scaling.type"), printable(type));
     if (type == "none") return out;
     std::vector<float> divisors(head_dim / 2, static_cast<float>(factor.value_or(1)));
     if (type == "yarn") {
         if (out.theta <= 1)
-            return bad_input("{}: metadata '{}freq_base' is {}, expected more than 1 with yarn", file.path(),
-                             rope, out.theta);
+            return bad_input("{}: metadata '{}' is {}, expected more than 1 with yarn", file.path(),
+                             rope.key("freq_base"), out.theta);
         DS_ASSIGN(const YarnScaling yarn, read_yarn(file, rope, factor.value_or(1), context));
         divisors = yarn_divisors(yarn, out.theta, head_dim);
         out.scale *= static_cast<float>(1 + 0.1 * std::log(yarn.factor));

@@ -45,6 +45,23 @@ Status read_ends(const GgufFile& file, TokenizerSpec& spec) {
     return {};
 }
 
+/// llama.cpp's server puts the token behind every prompt, also behind a rendered chat.
+Status read_add_eos(const GgufFile& file, TokenizerSpec& spec, Notes& notes) {
+    DS_ASSIGN(const auto add_eos, file.boolean("tokenizer.ggml.add_eos_token"));
+    if (!add_eos.value_or(false)) return {};
+    if (spec.named_eos < 0 || static_cast<std::size_t>(spec.named_eos) >= spec.tokens.size())
+        return bad_input(
+            "{}: tokenizer.ggml.add_eos_token is true, but tokenizer.ggml.eos_token_id names no token",
+            file.path());
+    spec.add_eos = true;
+    add_note(
+        notes,
+        "{}: tokenizer.ggml.add_eos_token is true: the end-of-text token '{}' follows every prompt, as in "
+        "llama.cpp's server; texts may differ from those of other programs",
+        file.path(), printable(spec.tokens[spec.named_eos]));
+    return {};
+}
+
 /// Reads SentencePiece's scores. Missing ids and settings default to Llama 2's, as in llama.cpp.
 Status read_sentence_pieces(const GgufFile& file, TokenizerSpec& spec) {
     DS_ASSIGN(spec.scores, required(file.floats("tokenizer.ggml.scores"), file, "tokenizer.ggml.scores"));
@@ -91,6 +108,7 @@ Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file, Notes& notes) {
                          spec.types.size());
     if (spec.model == "llama") {
         DS_TRY(read_sentence_pieces(file, spec));
+        DS_TRY(read_add_eos(file, spec, notes));
         return spec;
     }
     // An unsupported model is reported by create(), whose message is clearer than one about missing merges.
@@ -104,6 +122,7 @@ Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file, Notes& notes) {
     DS_ASSIGN(spec.bos, read_id(file, "tokenizer.ggml.bos_token_id"));
     DS_ASSIGN(spec.named_eos, read_id(file, "tokenizer.ggml.eos_token_id"));
     DS_TRY(read_ends(file, spec));
+    DS_TRY(read_add_eos(file, spec, notes));
     DS_ASSIGN(const auto add_bos, file.boolean("tokenizer.ggml.add_bos_token"));
     if (add_bos) {
         spec.add_bos = *add_bos;

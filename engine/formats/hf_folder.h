@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "base/json_file.h"
 #include "base/result.h"
-#include "engine/formats/json_file.h"
 #include "engine/formats/model_config.h"
 #include "engine/formats/model_file.h"
 #include "engine/tokenizer/tokenizer.h"

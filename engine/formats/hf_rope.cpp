@@ -9,29 +9,6 @@
 namespace draftscope {
 namespace {
 
-struct Llama3Scaling {
-    double factor = 0, low = 0, high = 0, original_context = 0;
-};
-
-/// Converts llama3 scaling to divisors of the base frequencies: 1 for short wavelengths, `factor` for long
-/// ones, and a blend of both frequencies in between.
-std::vector<float> llama3_divisors(const Llama3Scaling& scaling, double theta, int head_dim) {
-    std::vector<float> out;
-    for (int j = 0; j < head_dim / 2; ++j) {
-        const double frequency = std::pow(theta, -2.0 * j / head_dim);
-        const double waves = scaling.original_context * frequency / (2 * std::numbers::pi);
-        double scaled = frequency;
-        if (waves < scaling.low) {
-            scaled = frequency / scaling.factor;
-        } else if (waves <= scaling.high) {
-            const double share = (waves - scaling.low) / (scaling.high - scaling.low);
-            scaled = (1 - share) * frequency / scaling.factor + share * frequency;
-        }
-        out.push_back(static_cast<float>(frequency / scaled));
-    }
-    return out;
-}
-
 /// Reads a positive number; `fallback` is that of an absent field, 0 if it may not be absent.
 Status read_number(const JsonFile& scaling, const char* field, double& out, double fallback = 0) {
     DS_ASSIGN(const auto value, scaling.positive(field));
@@ -50,23 +27,30 @@ Status read_original_context(const JsonFile& file, const JsonFile& scaling, doub
     return {};
 }
 
+/// Returns llama3 scaling as divisors of the base frequencies: 1 for short wavelengths, `factor` for long
+/// ones, and a blend of both frequencies in between.
 Result<std::vector<float>> read_llama3(const JsonFile& file, const JsonFile& scaling, double theta,
                                        int head_dim) {
-    Llama3Scaling values;
-    DS_TRY(read_number(scaling, "factor", values.factor));
-    DS_TRY(read_number(scaling, "low_freq_factor", values.low));
-    DS_TRY(read_number(scaling, "high_freq_factor", values.high));
-    DS_TRY(read_original_context(file, scaling, values.original_context));
-    if (values.high <= values.low)
-        return scaling.field_error("high_freq_factor", "more than low_freq_factor");
-    return llama3_divisors(values, theta, head_dim);
-}
-
-/// Dividing positions by a factor equals dividing the frequencies by it.
-Result<std::vector<float>> read_linear(const JsonFile& scaling, int head_dim) {
-    double factor = 1;
+    double factor = 0, low = 0, high = 0, context = 0;
     DS_TRY(read_number(scaling, "factor", factor));
-    return std::vector<float>(head_dim / 2, static_cast<float>(factor));
+    DS_TRY(read_number(scaling, "low_freq_factor", low));
+    DS_TRY(read_number(scaling, "high_freq_factor", high));
+    DS_TRY(read_original_context(file, scaling, context));
+    if (high <= low) return scaling.field_error("high_freq_factor", "more than low_freq_factor");
+    std::vector<float> out;
+    for (int j = 0; j < head_dim / 2; ++j) {
+        const double frequency = std::pow(theta, -2.0 * j / head_dim);
+        const double waves = context * frequency / (2 * std::numbers::pi);
+        double scaled = frequency;
+        if (waves < low) {
+            scaled = frequency / factor;
+        } else if (waves <= high) {
+            const double share = (waves - low) / (high - low);
+            scaled = (1 - share) * frequency / factor + share * frequency;
+        }
+        out.push_back(static_cast<float>(frequency / scaled));
+    }
+    return out;
 }
 
 /// Returns YaRN's factor of cos and sin for `scale`, DeepSeek's with another weight of the logarithm.
@@ -236,7 +220,10 @@ Result<RopeConfig> read_hf_rope(const JsonFile& file, int head_dim, Notes& notes
     if (type == "llama3") {
         DS_ASSIGN(out.divisors, read_llama3(file, *scaling, out.theta, head_dim));
     } else if (type == "linear") {
-        DS_ASSIGN(out.divisors, read_linear(*scaling, head_dim));
+        // Dividing positions by a factor equals dividing the frequencies by it.
+        double factor = 1;
+        DS_TRY(read_number(*scaling, "factor", factor));
+        out.divisors.assign(head_dim / 2, static_cast<float>(factor));
     } else if (type == "yarn") {
         DS_TRY(read_yarn(file, *scaling, head_dim, out));
     } else {

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "engine/formats/dequant.h"
-#include "engine/formats/stored_bytes.h"
 
 namespace draftscope {
 namespace {
@@ -52,11 +51,7 @@ const TensorInfo* MappedTensors::find(std::string_view name) const {
 
 void MappedTensors::read_row(const TensorInfo& tensor, std::int64_t row, float* out) const {
     assert(row >= 0 && row < tensor.rows());
-    decode_row(tensor, stored_row(tensor, row), out);
-}
-
-void MappedTensors::decode_row(const TensorInfo& tensor, const std::uint8_t* bytes, float* out) const {
-    find_data_type(tensor.type)->floats(bytes, tensor.cols(), out);
+    find_data_type(tensor.type)->floats(stored_row(tensor, row), tensor.cols(), out);
 }
 
 Result<std::vector<std::int64_t>> MappedTensors::read_integers(std::string_view name) const {
@@ -81,11 +76,6 @@ const std::uint8_t* MappedTensors::stored_row(const TensorInfo& tensor, std::int
     const Entry* entry = entries_.find(tensor.name);
     if (entry == nullptr) return nullptr;
     return entry->data + row * static_cast<std::int64_t>(entry->type->bytes) * tensor.cols();
-}
-
-std::span<const std::uint8_t> stored_bytes(const WeightSource& source, const TensorInfo& tensor) {
-    const auto* file = dynamic_cast<const MappedTensors*>(&source);
-    return file == nullptr ? std::span<const std::uint8_t>() : file->stored(tensor);
 }
 
 std::string MappedTensors::metadata(std::string_view key) const {

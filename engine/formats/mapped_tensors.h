@@ -39,7 +39,6 @@ class MappedTensors : public WeightSource {
     std::vector<const MappedFile*> files() const override { return {file_.get()}; }
     std::span<const std::uint8_t> stored(const TensorInfo& tensor) const override;
     const std::uint8_t* stored_row(const TensorInfo& tensor, std::int64_t row) const override;
-    void decode_row(const TensorInfo& tensor, const std::uint8_t* bytes, float* out) const override;
 
   protected:
     const MappedFile& file() const { return *file_; }

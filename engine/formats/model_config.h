@@ -20,6 +20,13 @@ enum class QkNorm {
     full,      ///< the whole projection at once, weights [H hd] and [H_kv hd] (OLMo 2)
 };
 
+/// A rotary embedding as a file describes it.
+struct RopeConfig {
+    float theta = 10000.0f;
+    std::vector<float> divisors;  ///< head_dim / 2, of the base frequencies; empty = none
+    float scale = 1;              ///< of cos and sin: YaRN's attention factor
+};
+
 /// Shapes and constants of a llama-family decoder.
 struct ModelConfig {
     std::string architecture;  ///< "llama", "qwen2", "qwen3", "olmo2"
@@ -32,9 +39,7 @@ struct ModelConfig {
     int ffn = 0;               ///< d_ff
     int vocab = 0;             ///< V, rows of the LM head
     int context = 0;           ///< maximum number of positions
-    float rope_theta = 10000.0f;
-    std::vector<float> rope_divisors;  ///< head_dim / 2 divisors of the base frequencies; empty = none
-    float rope_scale = 1;              ///< of cos and sin: YaRN's attention factor
+    RopeConfig rotation;
     float norm_eps = 1e-5f;
     bool tied_head = false;   ///< LM head = token embedding
     bool qkv_bias = false;    ///< q, k and v projections add a bias

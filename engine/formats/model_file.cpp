@@ -7,7 +7,6 @@
 
 #include "engine/formats/gguf.h"
 #include "engine/formats/gguf_model.h"
-#include "engine/formats/gguf_weights.h"
 #include "engine/formats/hf_folder.h"
 #include "engine/formats/synthetic_model.h"
 
@@ -39,9 +38,8 @@ Status read_chat(const GgufFile& file, ModelFile& out) {
         if (text.is_string()) named[name] = text.get<std::string>();
     Notes notes;
     const std::string chosen = choose_template(named, file.path(), notes);
-    auto chat =
+    out.chat =
         ChatTemplate::from_source(chosen, file.path(), bos_eos_tokens(*out.tokenizer), std::move(notes));
-    out.chat = chat.ok() ? std::move(chat).value() : ChatTemplate::raw_with_problem(chat.error().message);
     return {};
 }
 

@@ -2,19 +2,13 @@
 
 #include <vector>
 
+#include "base/json_file.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/formats/gguf.h"
-#include "engine/formats/json_file.h"
+#include "engine/formats/model_config.h"
 
 namespace draftscope {
-
-/// A rotary embedding as a file describes it.
-struct RopeConfig {
-    float theta = 10000.0f;
-    std::vector<float> divisors;  ///< head_dim / 2, of the base frequencies; empty = none
-    float scale = 1;              ///< of cos and sin: YaRN's attention factor
-};
 
 /// YaRN's parameters (arXiv 2309.00071), as transformers and llama.cpp name them.
 struct YarnScaling {

@@ -67,16 +67,4 @@ Status save_safetensors(const std::string& path, std::span<const TensorToSave> t
     return failed("{}: cannot be written: {}", path, error.message());
 }
 
-std::vector<std::uint16_t> to_bf16(std::span<const float> values) {
-    std::vector<std::uint16_t> out;
-    out.reserve(values.size());
-    for (const float value : values) {
-        const auto bits = std::bit_cast<std::uint32_t>(value);
-        const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-        out.push_back(static_cast<std::uint16_t>(nan ? bits >> 16 | 0x40u
-                                                     : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16));
-    }
-    return out;
-}
-
 }  // namespace draftscope

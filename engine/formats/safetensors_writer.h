@@ -25,7 +25,4 @@ struct TensorToSave {
 Status save_safetensors(const std::string& path, std::span<const TensorToSave> tensors,
                         const std::map<std::string, std::string>& metadata = {});
 
-/// Casts to bf16 with round to nearest even.
-std::vector<std::uint16_t> to_bf16(std::span<const float> values);
-
 }  // namespace draftscope

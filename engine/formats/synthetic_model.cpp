@@ -3,20 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "base/parse.h"
 #include "engine/formats/architecture.h"
 #include "engine/formats/tensor_index.h"
-#include "engine/tokenizer/byte_to_unicode.h"
+#include "engine/tokenizer/pretokenizer.h"
 
 namespace draftscope {
 namespace {
 
-constexpr std::string_view prefix = "synthetic:";
+constexpr std::string_view scheme = "synthetic:";
 
 struct Dimensions {
     std::string_view name;
@@ -123,7 +123,7 @@ struct Spec {
     std::optional<std::string_view> layers;
 };
 Spec parse_spec(std::string_view spec) {
-    Spec out{spec.substr(std::min(prefix.size(), spec.size())), std::nullopt};
+    Spec out{spec.substr(std::min(scheme.size(), spec.size())), std::nullopt};
     const std::size_t slash = out.name.find('/');
     if (slash == std::string_view::npos) return out;
     out.layers = out.name.substr(slash + 1);
@@ -133,14 +133,11 @@ Spec parse_spec(std::string_view spec) {
 
 Result<int> parse_layers(const Dimensions& model, const Spec& spec, std::string_view text) {
     if (!spec.layers) return model.layers;
-    int layers = 0;
-    const auto [end, error] =
-        std::from_chars(spec.layers->data(), spec.layers->data() + spec.layers->size(), layers);
-    if (error != std::errc() || end != spec.layers->data() + spec.layers->size() || layers < 1 ||
-        layers > model.layers)
+    const auto layers = parse_number<int>(*spec.layers);
+    if (!layers || *layers < 1 || *layers > model.layers)
         return bad_input("{}: '{}' is not a layer count; use {}{}/1 to /{}", printable(std::string(text)),
-                         printable(std::string(*spec.layers)), prefix, model.name, model.layers);
-    return layers;
+                         printable(std::string(*spec.layers)), scheme, model.name, model.layers);
+    return *layers;
 }
 
 ModelConfig make_config(const Dimensions& model, const std::string& spec, int layers) {
@@ -156,7 +153,7 @@ ModelConfig make_config(const Dimensions& model, const std::string& spec, int la
     config.ffn = model.ffn;
     config.vocab = model.vocab;
     config.context = model.context;
-    config.rope_theta = model.rope_theta;
+    config.rotation.theta = model.rope_theta;
     config.norm_eps = model.norm_eps;
     config.tied_head = model.tied_head;
     return config;
@@ -177,7 +174,7 @@ int synthetic_drafter_ffn(std::string_view spec) {
 }
 
 bool is_synthetic_model(std::string_view spec) {
-    return spec.starts_with(prefix);
+    return spec.starts_with(scheme);
 }
 
 namespace {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,6 +10,7 @@
 
 #include "base/result.h"
 #include "kernels/ops/random_values.h"
+#include "kernels/packing.h"
 
 namespace draftscope {
 
@@ -41,9 +41,10 @@ class WeightSource {
     virtual std::span<const std::uint8_t> stored(const TensorInfo&) const { return {}; }
     /// The stored bytes of row `row`, which may be at another index than `row`; null if stored() is empty.
     virtual const std::uint8_t* stored_row(const TensorInfo&, std::int64_t) const { return nullptr; }
-    /// Like read_row(), from a copy of the row's stored bytes; only for tensors with stored().
-    virtual void decode_row(const TensorInfo&, const std::uint8_t* /*bytes*/, float* /*out*/) const {
-        assert(false && "a source with stored() decodes what it stores");
+    /// Unpacks a row of 4-bit weights without decoding it to floats. Groups of 32 weights have a scale and a
+    /// minimum (Q4_0, Q4_1). Returns false for other types. The buffers in `out` must fit the row.
+    virtual bool read_int4_row(const TensorInfo&, std::int64_t, const kernels::Int4Row& /*out*/) const {
+        return false;
     }
     /// How the values of a tensor are generated, for devices that do it themselves; nullopt if they are not.
     virtual std::optional<kernels::RandomValues> random_values(const TensorInfo&) const {

@@ -1,17 +1,17 @@
 #include "engine/heads/artefact.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/hash.h"
 #include "base/mapped_file.h"
+#include "base/parse.h"
 #include "engine/formats/model_file.h"
 #include "engine/formats/synthetic_model.h"
 #include "engine/heads/synthetic_artefact.h"
-#include "kernels/random_rows.h"
+#include "kernels/packing.h"
 
 namespace draftscope {
 namespace {
@@ -25,14 +25,6 @@ std::string hex(std::uint64_t value) {
     return fmt::format("{:016x}", value);
 }
 
-template <typename T>
-std::optional<T> number(std::string_view text, int base = 10) {
-    T value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return value;
-}
-
 /// Metadata of one file; errors name file and key.
 class Metadata {
   public:
@@ -44,7 +36,7 @@ class Metadata {
                          expected);
     }
     Result<int> extent(std::string_view key) const {
-        const auto value = number<int>(text(key));
+        const auto value = parse_number<int>(text(key));
         if (!value || *value < 1 || *value > max_extent) return wrong(key, "a whole number above 0");
         return *value;
     }
@@ -65,7 +57,7 @@ Result<ArtefactInfo> read_info(const WeightSource& file) {
     if (metadata.text("format") != format_name)
         return bad_input("{}: not head weights: metadata 'format' is \"{}\", expected \"{}\"", file.path(),
                          printable(metadata.text("format")), format_name);
-    const auto version = number<int>(metadata.text("version"));
+    const auto version = parse_number<int>(metadata.text("version"));
     if (!version || *version < 1) return metadata.wrong("version", "a whole number above 0");
     if (*version > format_version)
         return bad_input(
@@ -75,7 +67,7 @@ Result<ArtefactInfo> read_info(const WeightSource& file) {
     ArtefactInfo info;
     info.head = metadata.text("head");
     info.target = metadata.text("target");
-    const auto tokenizer = number<std::uint64_t>(metadata.text("tokenizer_fingerprint"), 16);
+    const auto tokenizer = parse_number<std::uint64_t>(metadata.text("tokenizer_fingerprint"), 16);
     if (!tokenizer) return metadata.wrong("tokenizer_fingerprint", "16 hexadecimal digits");
     info.tokenizer = *tokenizer;
     info.drafter = metadata.text("drafter");
@@ -152,7 +144,7 @@ Status HeadArtefact::check_parameters(const HeadSpec& spec) const {
 
 Result<int> HeadArtefact::count(std::string_view name) const {
     const auto found = info_.parameters.find(name);
-    const auto value = found == info_.parameters.end() ? std::nullopt : number<int>(found->second);
+    const auto value = found == info_.parameters.end() ? std::nullopt : parse_number<int>(found->second);
     if (!value || *value < 1 || *value > max_extent)
         return bad_input("{}: metadata 'parameters' has no whole number {} above 0", path(), name);
     return *value;
@@ -170,7 +162,7 @@ std::string HeadArtefact::at_level(std::string_view name, int level) const {
     return fmt::format("{}.{}", name, std::clamp(level, 0, count - 1));
 }
 
-Result<kernels::Matrix> HeadArtefact::matrix(kernels::Exec& exec, kernels::Precision precision,
+Result<kernels::Matrix> HeadArtefact::matrix(kernels::Backend& backend, kernels::Precision precision,
                                              const std::string& name, int n, int k) const {
     const TensorInfo* tensor = tensors_->find(name);
     if (tensor == nullptr) return bad_input("{}: tensor '{}' is missing", path(), name);
@@ -183,18 +175,18 @@ Result<kernels::Matrix> HeadArtefact::matrix(kernels::Exec& exec, kernels::Preci
         return bad_input("{}: tensor '{}' has shape [{}], expected [{}, {}]", path(), name,
                          fmt::join(tensor->shape, ", "), wanted(n), wanted(k));
     }
-    if (tensor->type == "I8") return scaled_matrix(exec, precision, *tensor);
+    if (tensor->type == "I8") return scaled_matrix(backend, precision, *tensor);
     const int rows = static_cast<int>(tensor->rows()), cols = static_cast<int>(tensor->cols());
     if (const auto values = tensors_->random_values(*tensor)) {
         const kernels::RandomRows random{rows, *values};
-        if (auto made = kernels::pack_random(exec, cols, {&random, 1})) return std::move(*made);
+        if (auto made = kernels::pack_random(backend, cols, {&random, 1})) return std::move(*made);
     }
-    return kernels::Matrix::pack(exec, precision, rows, cols,
+    return kernels::Matrix::pack(backend, precision, rows, cols,
                                  [&](int row, float* out) { tensors_->read_row(*tensor, row, out); });
 }
 
 /// Integers with one scale per 64 columns of a row.
-Result<kernels::Matrix> HeadArtefact::scaled_matrix(kernels::Exec& exec, kernels::Precision precision,
+Result<kernels::Matrix> HeadArtefact::scaled_matrix(kernels::Backend& backend, kernels::Precision precision,
                                                     const TensorInfo& tensor) const {
     constexpr std::int64_t group = 64;
     const std::string name = tensor.name + ".scales";
@@ -204,7 +196,7 @@ Result<kernels::Matrix> HeadArtefact::scaled_matrix(kernels::Exec& exec, kernels
     if (scales->shape != std::vector<std::int64_t>{tensor.rows(), groups})
         return bad_input("{}: tensor '{}' has shape [{}], expected [{}, {}]", path(), name,
                          fmt::join(scales->shape, ", "), tensor.rows(), groups);
-    return kernels::Matrix::pack(exec, precision, static_cast<int>(tensor.rows()),
+    return kernels::Matrix::pack(backend, precision, static_cast<int>(tensor.rows()),
                                  static_cast<int>(tensor.cols()), [&](int row, float* out) {
                                      std::vector<float> scale(groups);
                                      tensors_->read_row(*scales, row, scale.data());
@@ -292,20 +284,36 @@ Result<HeadArtefact> required_artefact(const HeadSpec& spec, const HeadFiles& ar
     return artefact;
 }
 
-Result<std::string> checkpoint_hash(const std::string& path) {
-    constexpr std::size_t piece = 4096, pieces = 64;
+std::vector<std::string> files_of(const std::string& path) {
+    namespace fs = std::filesystem;
     std::error_code error;
-    const std::string file = std::filesystem::is_directory(path, error)
-                                 ? (std::filesystem::path(path) / "model.safetensors").string()
-                                 : path;
-    DS_ASSIGN(const auto mapped, MappedFile::open(file, "a checkpoint"));
-    const auto bytes = std::as_bytes(mapped->bytes());
-    const std::uint64_t size = bytes.size();
-    std::uint64_t hash = fnv1a(std::to_string(size));
-    if (size <= piece * pieces) return hex(fnv1a(bytes, hash));
-    for (std::size_t i = 0; i < pieces; ++i)
-        hash = fnv1a(bytes.subspan((size - piece) * i / (pieces - 1), piece), hash);
-    return hex(hash);
+    if (!fs::is_directory(path, error)) return {path};
+    std::vector<std::string> out;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
+        if (entry.is_regular_file(error)) out.push_back(entry.path().string());
+    std::ranges::sort(out);
+    return out;
+}
+
+Result<std::string> checkpoint_hash(const std::string& path) {
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error)) {
+        const std::string usual = (std::filesystem::path(path) / "model.safetensors").string();
+        std::vector<std::string> files = files_of(path);
+        std::erase_if(files, [](const std::string& file) {
+            return !file.ends_with(".safetensors") && !file.ends_with(".bin") && !file.ends_with(".pt");
+        });
+        if (files.size() <= 1 || std::ranges::find(files, usual) != files.end())
+            return checkpoint_hash(files.size() == 1 ? files.front() : usual);
+        std::string all;
+        for (const std::string& file : files) {
+            DS_ASSIGN(const std::string one, checkpoint_hash(file));
+            all += one;
+        }
+        return hex(fnv1a(all));
+    }
+    DS_ASSIGN(const auto mapped, MappedFile::open(path, "a checkpoint"));
+    return hex(sampled_hash(std::as_bytes(mapped->bytes())));
 }
 
 std::string prompt_hash(std::string_view text) {

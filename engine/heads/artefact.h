@@ -65,8 +65,8 @@ class HeadArtefact {
     /// Returns the tensor's name at `level`: NAME, or NAME.level. The last one serves all deeper levels.
     std::string at_level(std::string_view name, int level) const;
     /// Loads and packs matrix [n, k]; n or k < 0 accepts any size.
-    Result<kernels::Matrix> matrix(kernels::Exec& exec, kernels::Precision precision, const std::string& name,
-                                   int n, int k) const;
+    Result<kernels::Matrix> matrix(kernels::Backend& backend, kernels::Precision precision,
+                                   const std::string& name, int n, int k) const;
     /// Loads a 1-D tensor of `size` floats; zeros if absent.
     Result<std::vector<float>> vector_or_zeros(const std::string& name, int size) const;
     /// Loads token ids from tensor `name`: ascending, distinct, all in the target's vocabulary.
@@ -75,7 +75,7 @@ class HeadArtefact {
     Result<std::vector<int>> token_map(const std::string& name, int limit) const;
 
   private:
-    Result<kernels::Matrix> scaled_matrix(kernels::Exec& exec, kernels::Precision precision,
+    Result<kernels::Matrix> scaled_matrix(kernels::Backend& backend, kernels::Precision precision,
                                           const TensorInfo& tensor) const;
     HeadArtefact(ArtefactInfo info, std::shared_ptr<const WeightSource> tensors)
         : info_(std::move(info)), tensors_(std::move(tensors)) {}
@@ -93,8 +93,11 @@ bool is_head_artefact(const std::string& path);
 /// Opens the artefact that a fitted head requires. If none is given, bad_input says how to make one.
 Result<HeadArtefact> required_artefact(const HeadSpec& spec, const HeadFiles& artefacts);
 
+/// Returns the files of a folder in the order of their names, or the file itself.
+std::vector<std::string> files_of(const std::string& path);
+
 /// Identifies a drafter's weights by 16 hex digits. The hash covers the size and up to 64 evenly spaced 4 KiB
-/// pieces of model.safetensors. `path`: the checkpoint's folder or file.
+/// pieces of model.safetensors, else of each file of weights. `path`: the checkpoint's folder or file.
 Result<std::string> checkpoint_hash(const std::string& path);
 
 /// Identifies a prompt by 16 hex digits, whatever file it comes from. The hash covers the user text of its

@@ -141,9 +141,7 @@ HeadInfo describe_bcl() {
             .artefact =
                 "token ranking from assistant text (safetensors with 'ids' and 'counts'), or a trained "
                 "trimmed head",
-            .fit = {.ranking = FitRecipe::Ranking::generations,
-                    .weights = FitRecipe::Weights::kept_rows,
-                    .size_from_alpha = true},
+            .fit = {.kinds = FitRecipe::generations | FitRecipe::alpha_rows},
             .make = make_bcl};
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/numel.h"
-#include "kernels/topk.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope {
 
@@ -63,7 +63,7 @@ void BestOfProduct::enqueue_softmax(HeadCall& call, const kernels::TopKOp& selec
     if (call.backend.is_host()) {
         const Rows<const float> logits(select.logits, select.rows, select.support,
                                        static_cast<std::ptrdiff_t>(select.stride));
-        return kernels::logsumexp(call.exec, logits, {select.logsumexp, numel(select.rows, 1)});
+        return kernels::logsumexp(call.backend.pool(), logits, {select.logsumexp, numel(select.rows, 1)});
     }
     kernels::TopKOp sums = select;
     sums.k = 1;

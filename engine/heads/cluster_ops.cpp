@@ -75,7 +75,7 @@ void ClusterOps::enqueue_product(const kernels::Matrix& matrix, HeadCall& call,
     scope.add_bytes(list.column_count, static_cast<double>(matrix.bytes()) / matrix.n());
     kernels::MatmulOp product;
     product.weights = matrix.device_matrix();
-    product.x = call.backend.advance(call.x, std::ptrdiff_t{first} * product.weights.stride);
+    product.x = call.backend.at(call.x, std::ptrdiff_t{first} * product.weights.stride);
     product.rows = list.rows;
     product.y = logits_.data();
     product.y_stride = columns;
@@ -103,11 +103,11 @@ void ClusterOps::enqueue_support(HeadCall& call, const kernels::ClustersOp& list
     own.stride = columns;
     own.rows = list.rows;
     own.max_count = max_tokens(list.count);
-    own.tokens = call.support_tokens + row_offset(first, stride);
+    own.tokens = call.support_tokens + numel(first, stride);
     own.token_stride = own.out_stride = stride;
     own.sizes = call.support_sizes + first;
     own.columns = list.token_columns;
-    own.out = call.support_logits + row_offset(first, stride);
+    own.out = call.support_logits + numel(first, stride);
     call.backend.gather_columns(own);
 }
 

@@ -14,7 +14,7 @@ constexpr int block = kernels::cluster_block;  ///< outputs per block of a packe
 
 }  // namespace
 
-Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeights& weights,
+Result<ClusteredVocab> ClusteredVocab::make(kernels::Backend& backend, const HeadWeights& weights,
                                             const HeadArtefact& artefact, const std::string& name,
                                             int clusters) {
     if (weights.lm_head->on_device() && clusters >= kernels::max_clusters)
@@ -44,7 +44,7 @@ Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeigh
         tokens.resize(order.size(), no_token);
         result.tokens_ += static_cast<double>(part.ids.size());
     }
-    result.rows_ = weights.lm_head->gather_rows(exec, order);
+    result.rows_ = weights.lm_head->gather_rows(backend.pool(), order);
     ClusterOps::Parts parts;
     parts.tokens = std::move(tokens);
     for (const Cluster& part : result.parts_) {
@@ -117,7 +117,7 @@ void ClusteredVocab::collect(const HeadReadback& back, int count, bool per_row) 
         if (sequence.state != nullptr)
             note(static_cast<ClusterState&>(*sequence.state).levels[back.level],
                  chosen.slice(sequence.first_row, sequence.rows), per_row);
-    if (!back.spans.on_host()) back.spans.add_bytes(Phase::head, back.level, call_bytes(chosen, per_row));
+    back.spans.add_bytes(Phase::head, back.level, [&] { return call_bytes(chosen, per_row); });
 }
 
 ClusterHead::ClusterHead(const HeadSpec& spec, bool inputs)
@@ -125,10 +125,11 @@ ClusterHead::ClusterHead(const HeadSpec& spec, bool inputs)
       per_row_(word_param(spec, share_param.name, "union") == "per-row"),
       keep_ends_(keeps_ends(spec)) {}
 
-Status ClusterHead::load(kernels::Exec& exec, const HeadWeights& weights, const HeadArtefact& artefact,
+Status ClusterHead::load(kernels::Backend& backend, const HeadWeights& weights, const HeadArtefact& artefact,
                          const std::string& name, int clusters, int inputs) {
-    DS_ASSIGN(vocab_, ClusteredVocab::make(exec, with_ends(weights, keep_ends_), artefact, name, clusters));
-    DS_ASSIGN(router_, ClusterRouter::load(exec, weights, artefact, inputs, clusters));
+    DS_ASSIGN(vocab_,
+              ClusteredVocab::make(backend, with_ends(weights, keep_ends_), artefact, name, clusters));
+    DS_ASSIGN(router_, ClusterRouter::load(backend, weights, artefact, inputs, clusters));
     return {};
 }
 

@@ -32,7 +32,7 @@ class ClusteredVocab {
     /// Loads the partition. `name`: the tensor with each token's cluster, 0 to clusters - 1; a cluster may be
     /// empty. Tokens that the drafter's LM head lacks are in no cluster. Always-active tokens are in every
     /// row's support and form an additional last cluster.
-    static Result<ClusteredVocab> make(kernels::Exec& exec, const HeadWeights& weights,
+    static Result<ClusteredVocab> make(kernels::Backend& backend, const HeadWeights& weights,
                                        const HeadArtefact& artefact, const std::string& name, int clusters);
 
     int clusters() const { return clusters_; }  ///< without the always-active cluster
@@ -101,7 +101,7 @@ class ClusterHead : public LmHead {
     /// Reads share_param and eos_param from `spec`. `inputs`: whether the router reads HeadCall::inputs.
     ClusterHead(const HeadSpec& spec, bool inputs);
     /// Loads the partition `name` of `clusters` clusters and its router of `inputs` inputs.
-    Status load(kernels::Exec& exec, const HeadWeights& weights, const HeadArtefact& artefact,
+    Status load(kernels::Backend& backend, const HeadWeights& weights, const HeadArtefact& artefact,
                 const std::string& name, int clusters, int inputs);
     virtual int chosen_at(int level) const = 0;  ///< number of clusters per row
     /// Writes the clusters of the call's rows to its downloads, [rows, chosen_at()], ascending.

@@ -16,13 +16,13 @@ class CoralHead final : public ClusterHead {
     CoralHead(HeadArtefact artefact, int groups, int active, const HeadSpec& spec)
         : ClusterHead(spec, false), artefact_(std::move(artefact)), groups_(groups), active_(active) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "coral"));
         DS_TRY(artefact_.fits(weights));
         if (active_ > groups_)
             return bad_input("head coral: active={} of {} groups; use active=1..{}", active_, groups_,
                              groups_);
-        return load(exec, weights, artefact_, "groups", groups_, weights.hidden);
+        return load(backend, weights, artefact_, "groups", groups_, weights.hidden);
     }
 
   private:
@@ -69,7 +69,7 @@ HeadInfo describe_coral() {
             .support = HeadSupport::dynamic,
             .required_file = RequiredFile::fitted,
             .artefact = "groups of the vocabulary and a router",
-            .fit = {.weights = FitRecipe::Weights::groups},
+            .fit = {.kinds = FitRecipe::groups},
             .synthesize = synthesize_coral,
             .make = make_coral};
 }

@@ -34,7 +34,7 @@ class DynaSpecHead final : public ClusterHead {
         : ClusterHead(spec, true), artefact_(std::move(artefact)), clusters_(clusters), budget_(budget) {}
     ~DynaSpecHead() override { side_stream_.reset(); }  // first: its work uses the members
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
         side_stream_.reset();
         running_ = 0;
         DS_TRY(check_weights(weights, "dynaspec"));
@@ -42,8 +42,8 @@ class DynaSpecHead final : public ClusterHead {
         if (budget_.max_clusters > clusters_)
             return bad_input("head dynaspec: kmax={} of {} clusters; use kmax=1..{}", budget_.max_clusters,
                              clusters_, clusters_);
-        DS_TRY(load(exec, weights, artefact_, "clusters", clusters_, 2 * weights.hidden));
-        side_stream_ = std::make_unique<SideStream>(exec, Phase::router);
+        DS_TRY(load(backend, weights, artefact_, "clusters", clusters_, 2 * weights.hidden));
+        side_stream_ = std::make_unique<SideStream>(backend, Phase::router);
         return {};
     }
 
@@ -124,7 +124,7 @@ HeadInfo describe_dynaspec() {
             .support = HeadSupport::dynamic,
             .required_file = RequiredFile::fitted,
             .artefact = "clusters of the vocabulary and a router",
-            .fit = {.weights = FitRecipe::Weights::clusters},
+            .fit = {.kinds = FitRecipe::clusters},
             .synthesize = synthesize_dynaspec,
             .make = make_dynaspec};
 }

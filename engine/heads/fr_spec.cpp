@@ -30,7 +30,7 @@ HeadInfo describe_fr_spec() {
             .rgb = 0x0072B2,
             .required_file = RequiredFile::ranking,
             .artefact = "token ranking from raw text (safetensors with 'ids')",
-            .fit = {.ranking = FitRecipe::Ranking::raw_text},
+            .fit = {.kinds = FitRecipe::raw_text},
             .make = make_fr_spec};
 }
 

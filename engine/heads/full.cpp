@@ -8,7 +8,7 @@ namespace {
 /// The exact LM head: z = W h over all V tokens. Baseline of rho_tau and nu.
 class FullHead final : public LinearLmHead {
   public:
-    Status prepare(kernels::Exec&, const HeadWeights& weights) override {
+    Status prepare(kernels::Backend&, const HeadWeights& weights) override {
         const int needed = num_lm_head_tokens(weights);
         if (weights.lm_head == nullptr || needed < 1 || needed > weights.lm_head->n())
             return failed("head full: no LM head for {} tokens", weights.vocab);

@@ -79,7 +79,7 @@ class LmHead {
   public:
     virtual ~LmHead() = default;
     /// Builds the head's matrices; call it before any other function.
-    virtual Status prepare(kernels::Exec& exec, const HeadWeights& weights) = 0;
+    virtual Status prepare(kernels::Backend& backend, const HeadWeights& weights) = 0;
     /// Starts a sequence. Takes the prompt ids and the target's top-K ids at each prompt position ([prompt,
     /// K], may be empty). Returns the sequence's state; null for stateless heads.
     virtual std::unique_ptr<HeadState> begin_prompt(std::span<const TokenId>, Rows<const TokenId>) {

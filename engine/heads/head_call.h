@@ -6,7 +6,7 @@
 
 #include "base/phase.h"
 #include "base/units.h"
-#include "engine/heads/device_spans.h"
+#include "engine/round/device_spans.h"
 #include "kernels/backend.h"
 
 /// Calls of LM heads. A level is enqueued without waiting, so that trees grow from level to level without the
@@ -32,7 +32,6 @@ struct HeadSequence {
 /// One draft level of a step, over the rows of all sequences. The caller holds Backend::submit_mutex().
 struct HeadCall {
     kernels::Backend& backend;
-    kernels::Exec& exec;  ///< runs work of the host's threads
     PhaseRecorder& phases;
     DeviceSpans& spans;
     int level = 0, rows = 0, k = 0;
@@ -41,7 +40,7 @@ struct HeadCall {
     /// that a row starts from. The second is the drafter's hidden that it continues from (level 0 and path
     /// heads: the target's feature).
     const float* inputs = nullptr;
-    const kernels::half_t* x = nullptr;  ///< for propose(): the rows, [rows, padded_columns(d)]
+    kernels::Activations x = {};  ///< for propose(): the rows, [rows, padded_columns(d)]
     std::int32_t* downloads =
         nullptr;                  ///< [CallShape::downloads] values that the head downloads for collect()
     bool sets_requested = false;  ///< HeadSequence::set is also read outside the head

@@ -14,8 +14,8 @@ kernels::TopKOp topk_of(const HeadCall& call, int first, int rows, const float* 
     op.rows = rows;
     op.support = support;
     op.k = call.k;
-    op.ids = call.ids + row_offset(first, call.k);
-    op.values = call.logits + row_offset(first, call.k);
+    op.ids = call.ids + numel(first, call.k);
+    op.values = call.logits + numel(first, call.k);
     op.logsumexp = call.sums + first;
     return op;
 }

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <vector>
 
 #include "base/did_you_mean.h"
+#include "base/parse.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/head.h"
 #include "engine/heads/linear_lm_head.h"
@@ -17,18 +17,11 @@ namespace {
 /// The parameter that every head with a file has: the path of its weights or ranking.
 constexpr std::string_view file_parameter = "file";
 
-std::string_view trim(std::string_view text) {
-    const auto first = text.find_first_not_of(" \t");
-    if (first == std::string_view::npos) return {};
-    return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
 Result<double> parse_number(std::string_view head, std::string_view name, std::string_view value) {
-    double number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number))
+    const auto number = draftscope::parse_number<double>(value);
+    if (!number || !std::isfinite(*number))
         return bad_input("head {}: {}={} is not a number", head, name, value);
-    return number;
+    return *number;
 }
 
 /// Splits "a/b/c"; one piece without a slash.

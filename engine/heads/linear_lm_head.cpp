@@ -33,8 +33,7 @@ bool LinearLmHead::reserve(kernels::Backend& backend, int levels, int rows, int 
         const int narrow = one.down == nullptr ? 0 : one.down->n();
         if (!upload_level(backend, level) ||
             (narrow > 0 && (!narrow_.reserve(backend, numel(rows, narrow) * sizeof(float)) ||
-                            !narrow_half_.reserve(backend, numel(rows, kernels::padded_columns(narrow)) *
-                                                               backend.activation_bytes()))) ||
+                            !narrow_half_.reserve(backend, numel(rows, kernels::padded_columns(narrow))))) ||
             !best_.reserve(backend, rows, one.up->n(), k))
             return false;
     }
@@ -42,7 +41,7 @@ bool LinearLmHead::reserve(kernels::Backend& backend, int levels, int rows, int 
 }
 
 /// Enqueues down h and returns it as input of the up-projection.
-const kernels::half_t* LinearLmHead::enqueue_down(HeadCall& call, const HeadProduct& own) {
+kernels::Activations LinearLmHead::enqueue_down(HeadCall& call, const HeadProduct& own) {
     if (own.down == nullptr) return call.x;
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows,
                                    own.down->bytes());
@@ -54,13 +53,18 @@ const kernels::half_t* LinearLmHead::enqueue_down(HeadCall& call, const HeadProd
     down.y_stride = down.weights.n;
     call.backend.matmul(down);
     const int stride = own.up->device_matrix().stride;
-    call.backend.cast({narrow_.as<float>(), down.weights.n, call.rows, down.weights.n,
-                       narrow_half_.as<kernels::half_t>(), stride, stride});
-    return narrow_half_.as<kernels::half_t>();
+    call.backend.cast({.x = down.y,
+                       .x_stride = down.y_stride,
+                       .rows = call.rows,
+                       .cols = down.weights.n,
+                       .y = narrow_half_,
+                       .y_stride = stride,
+                       .y_columns = stride});
+    return narrow_half_;
 }
 
 /// Enqueues all logits, and the level's tokens to each row if rows have columns of their own.
-void LinearLmHead::enqueue_support(HeadCall& call, const HeadProduct& own, const kernels::half_t* x) {
+void LinearLmHead::enqueue_support(HeadCall& call, const HeadProduct& own, kernels::Activations x) {
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows,
                                    own.up->bytes());
     const Level& kept = levels_[call.level];
@@ -82,7 +86,7 @@ void LinearLmHead::propose(HeadCall& call) {
     const Level& kept = levels_[call.level];
     const bool own_tokens = call.support_logits != nullptr && own_;  // ids are tokens then
     call.tokens = kept.ids.empty() || own_tokens ? nullptr : kept.d_ids.data();
-    const kernels::half_t* const x = enqueue_down(call, own);
+    const kernels::Activations x = enqueue_down(call, own);
     if (call.support_logits != nullptr) return enqueue_support(call, own, x);
     best_.enqueue(call,
                   {own.up->device_matrix(), x, call.rows, own.support, call.k, kept.bias.data(), call.ids,

@@ -42,12 +42,13 @@ class LinearLmHead : public LmHead {
         kernels::DeviceArray<float> bias;
     };
     bool upload_level(kernels::Backend& backend, int level);
-    const kernels::half_t* enqueue_down(HeadCall& call, const HeadProduct& product);
-    void enqueue_support(HeadCall& call, const HeadProduct& product, const kernels::half_t* x);
+    kernels::Activations enqueue_down(HeadCall& call, const HeadProduct& product);
+    void enqueue_support(HeadCall& call, const HeadProduct& product, kernels::Activations x);
 
     bool own_ = false;  ///< the levels have different tokens
     std::vector<Level> levels_;
-    kernels::DeviceBuffer narrow_, narrow_half_;
+    kernels::DeviceBuffer narrow_;
+    kernels::ActivationBuffer narrow_half_;
     BestOfProduct best_;
 };
 

@@ -30,7 +30,7 @@ void ListedRows::enqueue(HeadCall& call, const HeadSequence& sequence, const ker
     const std::ptrdiff_t first = sequence.first_row;
     kernels::MatmulOp product;
     product.weights = store.device_matrix();
-    product.x = call.backend.advance(call.x, first * product.weights.stride);
+    product.x = call.backend.at(call.x, first * product.weights.stride);
     product.rows = sequence.rows;
     product.chosen_count = tokens.size();
     product.chosen = tokens.rows();

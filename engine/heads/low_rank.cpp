@@ -21,16 +21,16 @@ Status check_ranks(const HeadArtefact& artefact, const std::vector<int>& ranks) 
 }
 
 /// Loads the first `columns` columns of an up-projection, at most all.
-Result<kernels::Matrix> load_up(kernels::Exec& exec, kernels::Precision precision,
+Result<kernels::Matrix> load_up(kernels::Backend& backend, kernels::Precision precision,
                                 const HeadArtefact& artefact, const std::string& name, int rows,
                                 int columns) {
     const TensorInfo* tensor = artefact.tensors().find(name);
     if (tensor == nullptr || tensor->shape.size() != 2 || tensor->cols() <= columns)
-        return artefact.matrix(exec, precision, name, rows, columns);
+        return artefact.matrix(backend, precision, name, rows, columns);
     if (tensor->rows() != rows || tensor->cols() > 1 << 20)
         return bad_input("{}: tensor '{}' has {} rows, expected {}", artefact.path(), name, tensor->rows(),
                          rows);
-    return kernels::Matrix::pack(exec, precision, rows, columns, [&](int row, float* out) {
+    return kernels::Matrix::pack(backend, precision, rows, columns, [&](int row, float* out) {
         std::vector<float> all(tensor->cols());
         artefact.tensors().read_row(*tensor, row, all.data());
         std::copy_n(all.begin(), columns, out);
@@ -39,7 +39,7 @@ Result<kernels::Matrix> load_up(kernels::Exec& exec, kernels::Precision precisio
 
 }  // namespace
 
-Result<LowRankScorer> LowRankScorer::load(kernels::Exec& exec, const HeadWeights& weights,
+Result<LowRankScorer> LowRankScorer::load(kernels::Backend& backend, const HeadWeights& weights,
                                           const HeadArtefact& artefact, const std::string& up_name) {
     LowRankScorer result;
     result.rows_ = weights.vocab;
@@ -56,12 +56,12 @@ Result<LowRankScorer> LowRankScorer::load(kernels::Exec& exec, const HeadWeights
         const std::string down_name = artefact.at_level("down", level);
         auto& down = downs[down_name];
         if (down == nullptr) {
-            DS_ASSIGN(auto matrix, artefact.matrix(exec, precision, down_name, -1, weights.hidden));
+            DS_ASSIGN(auto matrix, artefact.matrix(backend, precision, down_name, -1, weights.hidden));
             down = std::make_shared<const kernels::Matrix>(std::move(matrix));
         }
         auto& up = ups[{artefact.at_level(up_name, level), down->n()}];
         if (up == nullptr) {
-            DS_ASSIGN(auto matrix, load_up(exec, precision, artefact, artefact.at_level(up_name, level),
+            DS_ASSIGN(auto matrix, load_up(backend, precision, artefact, artefact.at_level(up_name, level),
                                            result.rows_, down->n()));
             up = std::make_shared<const kernels::Matrix>(std::move(matrix));
         }

@@ -16,7 +16,7 @@ class LowRankScorer {
   public:
     /// Loads `down` and `up_name` or their per-level forms. Inconsistent ranks, a row count other than that
     /// of `ids` (of the vocabulary if absent), and a rank other than the metadata's are bad_input.
-    static Result<LowRankScorer> load(kernels::Exec& exec, const HeadWeights& weights,
+    static Result<LowRankScorer> load(kernels::Backend& backend, const HeadWeights& weights,
                                       const HeadArtefact& artefact, const std::string& up_name);
 
     /// Number of scored rows, which is the row count of W_up.

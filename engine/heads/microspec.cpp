@@ -1,7 +1,8 @@
-#include "engine/heads/microspec.h"
-
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/numel.h"
@@ -15,6 +16,38 @@
 #include "kernels/row_major_matrix.h"
 
 namespace draftscope {
+namespace {
+
+/// MicroSpec's candidate stream S and its active set I = Unique(Suffix(S, window)) (Algorithm 1). Only the
+/// window is kept; tokens that leave it are forgotten.
+class RecentTokenWindow {
+  public:
+    RecentTokenWindow(int vocab, int window);
+    /// Makes room for calls of append_unique() with up to `count` ids.
+    void reserve(std::size_t count) { seen_.reserve(count); }
+    /// Appends an id, which must be in the vocabulary.
+    void append(TokenId id);
+    /// Appends each distinct id of `ids` in order of first appearance. `only_new` skips ids that are already
+    /// active.
+    void append_unique(std::span<const TokenId> ids, bool only_new = false);
+    bool has(TokenId id) const {
+        return id >= 0 && id < static_cast<TokenId>(times_.size()) && times_[id] > 0;
+    }
+    /// Writes I in ascending order.
+    void active(std::vector<TokenId>& out) const;
+
+  private:
+    void enter(TokenId id);
+    void leave(TokenId id);
+
+    std::vector<TokenId> ring_;  ///< the window; next_ is its oldest entry when full
+    std::size_t next_ = 0;
+    std::size_t window_;
+    std::vector<int> times_;           ///< [V] occurrences in the window
+    std::vector<bool> marked_;         ///< [V] scratch of append_unique(), all false between calls
+    std::vector<TokenId> seen_;        ///< the marked ids
+    std::vector<std::uint64_t> bits_;  ///< [V] bitmap of the window
+};
 
 RecentTokenWindow::RecentTokenWindow(int vocab, int window)
     : window_(window), times_(vocab), marked_(vocab), bits_((static_cast<std::size_t>(vocab) + 63) / 64) {
@@ -59,8 +92,6 @@ void RecentTokenWindow::active(std::vector<TokenId>& out) const {
         for (std::uint64_t left = bits_[w]; left != 0; left &= left - 1)
             out.push_back(static_cast<TokenId>(w * 64 + std::countr_zero(left)));
 }
-
-namespace {
 
 enum class Gather { async, sync, indexed };
 enum class Branch { path, last, tree };
@@ -110,15 +141,15 @@ class MicroSpecHead final : public LmHead {
                   .rounds = options.from_rounds}),
           options_(options) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "microspec"));
         weights_ = weights;
         ends_.clear();
         if (options_.keep_ends)
             for (const TokenId id : weights.always_active)
                 if (lm_head_has(weights, id)) ends_.push_back(id);
-        store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
-        side_stream_ = std::make_shared<SideStream>(exec, Phase::gather);
+        store_ = kernels::RowMajorMatrix::make(backend.pool(), *weights.lm_head);
+        side_stream_ = std::make_shared<SideStream>(backend, Phase::gather);
         all_tokens_ = {};
         candidates_.reserve(max_candidates());
         return {};
@@ -161,7 +192,7 @@ class MicroSpecHead final : public LmHead {
     /// Packs the rows of sequences whose windows changed. A device gathers them on a stream of its own.
     void begin(HeadCall& call) override {
         if (call.level > 0) return;
-        HeadContext context{call.exec, call.phases, call.level};
+        HeadContext context{call.backend, call.phases, call.level};
         for (const HeadSequence& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
             own.packed_level = -1;
@@ -169,10 +200,11 @@ class MicroSpecHead final : public LmHead {
             own.changed = false;
             if (store_.on_device()) {
                 PhaseScope scope(call.phases, Phase::gather, call.level, 1);
-                scope.add_bytes(pack(call.exec, own));
+                scope.add_bytes(pack(call.backend, own));
             } else {
                 own.refill = side_stream_->start(
-                    context, options_.window, [this, &own](kernels::Exec& exec) { return pack(exec, own); });
+                    context, options_.window,
+                    [this, &own](kernels::Backend& backend) { return pack(backend, own); });
             }
         }
     }
@@ -187,7 +219,7 @@ class MicroSpecHead final : public LmHead {
         return (indexed() && !starts_full()) || best_.reserve(backend, rows, max_proposed(), k);
     }
     void propose(HeadCall& call) override {
-        HeadContext context{call.exec, call.phases, call.level};
+        HeadContext context{call.backend, call.phases, call.level};
         for (const HeadSequence& sequence : call.sequences) {
             side_stream_->wait(context, of(sequence.state).refill);
             refresh(context, of(sequence.state), sequence.rows);
@@ -293,7 +325,7 @@ class MicroSpecHead final : public LmHead {
     void enqueue_product(HeadCall& call, const HeadSequence& sequence, const kernels::DeviceMatrix& matrix,
                          const ListedTokens& tokens, std::uint64_t bytes) {
         const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
-        const kernels::half_t* const x = call.backend.advance(call.x, first * matrix.stride);
+        const kernels::Activations x = call.backend.at(call.x, first * matrix.stride);
         if (call.support_logits != nullptr) {
             const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
                                            bytes);
@@ -331,7 +363,7 @@ class MicroSpecHead final : public LmHead {
         if (options_.gather == Gather::indexed)
             update_ids(own);
         else
-            scope.add_bytes(own.packed_bytes = pack(context.exec, own));
+            scope.add_bytes(own.packed_bytes = pack(context.backend, own));
         own.packed_level = context.level;
     }
 
@@ -355,13 +387,13 @@ class MicroSpecHead final : public LmHead {
     }
 
     /// Reads and writes the complete active set, as in Algorithm 1. Returns the bytes moved.
-    std::uint64_t pack(kernels::Exec& exec, MicroSpecState& own) const {
+    std::uint64_t pack(kernels::Backend& backend, MicroSpecState& own) const {
         if (!update_ids(own) || own.ids.empty()) return 0;
         const auto rows = lm_head_row_indices(weights_, own.ids, own.lm_head_rows);
         if (options_.gather == Gather::async)
-            own.rows.fill_async(exec, store_, rows);
+            own.rows.fill_async(backend.pool(), store_, rows);
         else
-            own.rows.fill(exec, store_, rows);
+            own.rows.fill(backend.pool(), store_, rows);
         return 2 * own.rows.matrix().bytes();
     }
 

@@ -27,10 +27,10 @@ class OracleHead final : public LmHead {
   public:
     explicit OracleHead(int size) : size_(size) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "oracle"));
         weights_ = weights;
-        store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
+        store_ = kernels::RowMajorMatrix::make(backend.pool(), *weights.lm_head);
         return {};
     }
 

@@ -22,7 +22,7 @@ class PaFrHead final : public LinearLmHead {
     PaFrHead(std::vector<TokenId> ranking, std::vector<int> sizes, bool keep_ends)
         : ranking_(std::move(ranking)), sizes_(std::move(sizes)), keep_ends_(keep_ends) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& all) override {
+    Status prepare(kernels::Backend& backend, const HeadWeights& all) override {
         const HeadWeights weights = with_ends(all, keep_ends_);
         DS_TRY(check_weights(weights, "pa-fr"));
         std::vector<int> sizes = sizes_;
@@ -36,7 +36,7 @@ class PaFrHead final : public LinearLmHead {
             levels_.push_back(known - distinct.begin());
             if (known != distinct.end()) continue;
             distinct.push_back(size);
-            DS_ASSIGN(StaticVocab vocab, StaticVocab::make(exec, weights, ranking_, size, "pa-fr"));
+            DS_ASSIGN(StaticVocab vocab, StaticVocab::make(backend, weights, ranking_, size, "pa-fr"));
             vocabs_.push_back(std::move(vocab));
         }
         return {};
@@ -90,7 +90,7 @@ HeadInfo describe_pa_fr() {
             .rgb = 0x4C9FD1,
             .required_file = RequiredFile::ranking,
             .artefact = "token ranking (safetensors with 'ids')",
-            .fit = {.ranking = FitRecipe::Ranking::raw_text},
+            .fit = {.kinds = FitRecipe::raw_text},
             .make = make_pa_fr};
 }
 

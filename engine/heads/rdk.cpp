@@ -22,8 +22,8 @@ class RdkHead final : public LmHead {
     RdkHead(std::unique_ptr<LmHead> base, HeadArtefact artefact)
         : LmHead(base->needs()), base_(std::move(base)), artefact_(std::move(artefact)) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
-        DS_TRY(base_->prepare(exec, weights));
+    Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
+        DS_TRY(base_->prepare(backend, weights));
         DS_TRY(artefact_.fits(weights));
         vocab_ = weights.vocab;
         DS_ASSIGN(affinity_, AffinityMatrix::load(artefact_, vocab_));
@@ -254,7 +254,7 @@ const HeadInfo& rdk_suffix() {
                                     .paper = "OOV redistribution, arXiv 2506.03206",
                                     .required_file = RequiredFile::fitted,
                                     .artefact = "token affinity",
-                                    .fit = {.weights = FitRecipe::Weights::affinity}};
+                                    .fit = {.kinds = FitRecipe::affinity}};
     return suffix;
 }
 

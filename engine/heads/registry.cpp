@@ -40,11 +40,11 @@ const HeadInfo* find_head_or_suffix(std::string_view id) {
     return id == rdk_suffix().id ? &rdk_suffix() : find_head(id);
 }
 
-std::vector<std::string_view> heads_fitted_by(bool (FitRecipe::*wanted)() const) {
+std::vector<std::string_view> heads_fitted_by(unsigned kinds) {
     std::vector<std::string_view> ids;
     for (const HeadInfo& info : head_registry())
-        if ((info.fit.*wanted)()) ids.push_back(info.id);
-    if ((rdk_suffix().fit.*wanted)()) ids.push_back(rdk_suffix().id);
+        if (info.fit.has(kinds)) ids.push_back(info.id);
+    if (rdk_suffix().fit.has(kinds)) ids.push_back(rdk_suffix().id);
     return ids;
 }
 

@@ -47,48 +47,30 @@ enum class RequiredFile {
 
 /// How `draftscope fit` makes a head's file.
 struct FitRecipe {
-    enum class Ranking : std::uint8_t {
-        none,
-        raw_text,     ///< counts the tokens of raw text
-        generations,  ///< counts the tokens of the target's generations
+    /// What is made, as bits.
+    enum Kind : unsigned {
+        raw_text = 1,     ///< a ranking: counts the tokens of raw text
+        generations = 2,  ///< a ranking: counts the tokens of the target's generations
+        low_rank = 4,     ///< two factors of the LM head, trained by forward KL
+        kept_rows = 8,    ///< the LM head's rows of the kept tokens, trained by forward KL
+        alpha_rows = 16,  ///< as kept_rows, but alpha determines their number; made on request only
+        clusters = 32,    ///< clusters of any size, with a router on embedding and parent hidden
+        groups = 64,      ///< groups of equal size, with a router on the hidden
+        affinity = 128,   ///< neighbours of each token; trains nothing
+        own_loss = 256,   ///< low_rank: a joint fit adds lambda times the head's own loss
     };
-    enum class Weights : std::uint8_t {
-        none,
-        low_rank,   ///< two factors of the LM head, trained by forward KL
-        kept_rows,  ///< the LM head's rows of the kept tokens, trained by forward KL
-        clusters,   ///< clusters of any size, with a router on embedding and parent hidden
-        groups,     ///< groups of equal size, with a router on the hidden
-        affinity,   ///< neighbours of each token; trains nothing
-    };
-    Ranking ranking = Ranking::none;
-    Weights weights = Weights::none;
-    std::string_view up = {};      ///< low_rank: the artefact's name of the factor [V, rank]
-    bool size_from_alpha = false;  ///< kept_rows: alpha determines the number of rows
-    bool own_loss = false;         ///< low_rank: a joint fit adds lambda times the head's own loss
-
-    bool fits() const { return ranks() || fits_weights(); }
-    bool ranks() const { return ranking != Ranking::none; }
-    bool fits_weights() const { return weights != Weights::none; }
-    /// Returns whether a ranking suffices, so that weights are fitted on request only.
-    bool fits_weights_on_request() const { return ranks() && fits_weights(); }
-    bool fits_low_rank() const { return weights == Weights::low_rank; }
-    bool fits_clusters() const { return weights == Weights::clusters; }
-    bool fits_groups() const { return weights == Weights::groups; }
-    bool fits_affinity() const { return weights == Weights::affinity; }
+    static constexpr unsigned rankings = raw_text | generations;
+    static constexpr unsigned all_kept_rows = kept_rows | alpha_rows;
     /// Forward KL to the target. Only these fits can train the drafter, too.
-    bool trains_by_divergence() const { return fits_low_rank() || weights == Weights::kept_rows; }
-    bool trains_router() const { return fits_clusters() || fits_groups(); }
-    bool takes_size() const { return weights == Weights::kept_rows && !size_from_alpha; }
-    bool solves_size() const { return size_from_alpha; }
-    bool has_own_loss() const { return own_loss; }
-    bool reads_text() const { return ranking == Ranking::raw_text; }
-    bool reads_generations() const { return ranking == Ranking::generations; }
-    bool reads_recording() const { return reads_generations() || fits_weights(); }
-    bool reads_model() const { return reads_text() || fits_weights(); }
-    bool reads_ranking() const { return weights == Weights::kept_rows || fits_groups(); }
-    bool reads_drafts() const { return trains_by_divergence() || trains_router(); }
-    /// The head proposes a part of the vocabulary that the fit selects, counts or evaluates.
-    bool limits_tokens() const { return weights == Weights::kept_rows || trains_router(); }
+    static constexpr unsigned by_divergence = low_rank | all_kept_rows;
+    static constexpr unsigned routers = clusters | groups;
+    static constexpr unsigned weights = by_divergence | routers | affinity;
+    static constexpr unsigned any = rankings | weights;
+
+    unsigned kinds = 0;
+    std::string_view up = {};  ///< low_rank: the artefact's name of the factor [V, rank]
+
+    bool has(unsigned any_of) const { return (kinds & any_of) != 0; }
 };
 
 struct SyntheticBuilder;
@@ -127,8 +109,8 @@ const HeadInfo& rdk_suffix();
 /// Returns a head's entry, or that of the suffix; null for an unknown id.
 const HeadInfo* find_head_or_suffix(std::string_view id);
 
-/// Returns the ids of the heads, and of the suffix, whose recipes satisfy `wanted`.
-std::vector<std::string_view> heads_fitted_by(bool (FitRecipe::*wanted)() const);
+/// Returns the ids of the heads, and of the suffix, whose recipes have one of these kinds.
+std::vector<std::string_view> heads_fitted_by(unsigned kinds);
 
 /// Returns what a capture states about a head of a run.
 HeadTraits capture_traits(const HeadSpec& spec);

@@ -14,7 +14,7 @@ class ClusterRouter {
   public:
     /// Loads `router.in.*` and `router.out.*`: `inputs` columns, `outputs` scores. The artefact's parameter
     /// `activation` is silu (our default), relu or none.
-    static Result<ClusterRouter> load(kernels::Exec& exec, const HeadWeights& weights,
+    static Result<ClusterRouter> load(kernels::Backend& backend, const HeadWeights& weights,
                                       const HeadArtefact& artefact, int inputs, int outputs);
     std::uint64_t bytes() const { return in_.bytes() + out_.bytes(); }
     double flops_per_row() const;
@@ -22,7 +22,7 @@ class ClusterRouter {
     bool reserve(kernels::Backend& backend, int rows);
     /// Enqueues the selection of the `count` best outputs per row, ascending, [rows, count]. `x` is [rows,
     /// stride of W_in].
-    void enqueue_best(kernels::Backend& backend, const kernels::half_t* x, int rows, int count,
+    void enqueue_best(kernels::Backend& backend, kernels::Activations x, int rows, int count,
                       std::int32_t* best);
     /// The same for f32 rows, [rows, inputs].
     void enqueue_best(kernels::Backend& backend, const float* x, int rows, int count, std::int32_t* best);
@@ -32,7 +32,7 @@ class ClusterRouter {
     std::vector<float> in_bias_, out_bias_;
     kernels::Activation activation_ = kernels::Activation::silu;
     kernels::DeviceArray<float> d_in_bias_, d_out_bias_, middle_, scores_;
-    kernels::DeviceBuffer x_, narrow_;  ///< activations
+    kernels::ActivationBuffer x_, narrow_;
 };
 
 }  // namespace draftscope

@@ -55,7 +55,7 @@ bool ShortlistOps::reserve_call(const kernels::Matrix& up, int rows, int size) {
 bool ShortlistOps::reserve_narrow(const kernels::Matrix& down, int rows) {
     const int stride = kernels::padded_columns(down.n());
     return narrow_.resize_at_least(*backend_, numel(rows, down.n())) &&
-           narrow_half_.reserve(*backend_, numel(rows, stride) * backend_->activation_bytes());
+           narrow_half_.reserve(*backend_, numel(rows, stride));
 }
 
 /// Reserves memory for logits of `columns` columns and for `listed` row numbers of the exact head.
@@ -77,12 +77,11 @@ bool ShortlistOps::reserve(kernels::Backend& backend, const kernels::Matrix& dow
 }
 
 void ShortlistOps::enqueue_router(const kernels::Matrix* down, const kernels::Matrix& up,
-                                  const kernels::half_t* x, int rows, int size) {
+                                  kernels::Activations x, int rows, int size) {
     rows_ = rows;
     size_ = size;
     x_ = x;
-    broken_ =
-        !reserve_call(up, rows, size) || (down != nullptr && !reserve_narrow(*down, rows)) || x == nullptr;
+    broken_ = !reserve_call(up, rows, size) || (down != nullptr && !reserve_narrow(*down, rows)) || !x;
     max_union_ = max_union(rows, size);
     stride_ = whole_lines(max_union_);
     if (broken_) return backend_->set_out_of_memory("a head's shortlists");
@@ -102,9 +101,14 @@ void ShortlistOps::enqueue_router(const kernels::Matrix* down, const kernels::Ma
         narrow.y_stride = down->n();
         backend_->matmul(narrow);
         const int stride = op.weights.stride;
-        backend_->cast(
-            {narrow.y, down->n(), rows, down->n(), narrow_half_.as<kernels::half_t>(), stride, stride});
-        op.x = narrow_half_.as<kernels::half_t>();
+        backend_->cast({.x = narrow.y,
+                        .x_stride = down->n(),
+                        .rows = rows,
+                        .cols = down->n(),
+                        .y = narrow_half_,
+                        .y_stride = stride,
+                        .y_columns = stride});
+        op.x = narrow_half_;
     }
     backend_->matmul_topk_set(op);
     if (!tokens_of_.empty())
@@ -123,7 +127,7 @@ void ShortlistOps::enqueue_each(const kernels::RowMajorMatrix& exact) {
     for (int r = 0; r < rows_; ++r) {
         kernels::MatmulOp op;
         op.weights = exact.device_matrix();
-        op.x = backend_->advance(x_, std::ptrdiff_t{r} * op.weights.stride);
+        op.x = backend_->at(x_, std::ptrdiff_t{r} * op.weights.stride);
         op.rows = 1;
         op.y = logits_.as<float>() + numel(r, size_);
         op.y_stride = size_;

@@ -30,7 +30,7 @@ class ShortlistOps {
                  int size);
     /// Enqueues the selection of each row's `size` best tokens, ascending, by the scores up (down x). Null
     /// `down` = up x. `x`, [rows, stride of the first matrix], must not change before enqueue_exact().
-    void enqueue_router(const kernels::Matrix* down, const kernels::Matrix& up, const kernels::half_t* x,
+    void enqueue_router(const kernels::Matrix* down, const kernels::Matrix& up, kernels::Activations x,
                         int rows, int size);
     /// Enqueues the list of tokens of rows [first, first + rows), ascending, and its size. `tokens` has
     /// capacity for all. Call it before enqueue_exact(), which keeps its columns in the same memory.
@@ -61,9 +61,9 @@ class ShortlistOps {
     kernels::Backend* backend_ = nullptr;
     int rows_ = 0, size_ = 0, vocab_ = 0, max_union_ = 0;
     int stride_ = 0;  ///< of the logits over the union; whole cache lines
-    const kernels::half_t* x_ = nullptr;
-    kernels::DeviceArray<float> narrow_;  ///< down x
-    kernels::DeviceBuffer narrow_half_;   ///< the same as activations
+    kernels::Activations x_;
+    kernels::DeviceArray<float> narrow_;     ///< down x
+    kernels::ActivationBuffer narrow_half_;  ///< the same as activations
     bool per_row_ = false;
     bool broken_ = false;  ///< memory ran out; later steps enqueue nothing
     bool fresh_names_ = false;

@@ -17,15 +17,17 @@ namespace {
 constexpr int spins_before_sleep = 4000;
 
 struct Job {
-    std::function<std::uint64_t(kernels::Exec&)> work;
+    std::function<std::uint64_t(kernels::Backend&)> work;
     SpanEvent span;
 };
 
 }  // namespace
 
 struct SideStream::Impl {
-    Impl(const kernels::Exec& exec, Phase phase_in)
-        : phase(phase_in), own(kernels::make_cpu_exec(1, exec.isa())), thread([this] { serve(); }) {
+    Impl(const kernels::Backend& backend, Phase phase_in)
+        : phase(phase_in),
+          own(kernels::make_cpu_backend(1, backend.pool().isa())),
+          thread([this] { serve(); }) {
         const std::lock_guard lock(mutex);
         waiting.reserve(16);  // the number of waiting jobs depends on scheduling
     }
@@ -96,7 +98,7 @@ struct SideStream::Impl {
     }
 
     const Phase phase;
-    std::unique_ptr<kernels::Exec> own;
+    std::unique_ptr<kernels::Backend> own;
     std::mutex mutex;
     std::condition_variable changed;
     std::vector<Job> waiting;  ///< at most one per sequence; unlike a deque it keeps its memory
@@ -107,11 +109,12 @@ struct SideStream::Impl {
     std::thread thread;
 };
 
-SideStream::SideStream(const kernels::Exec& exec, Phase phase) : impl_(std::make_unique<Impl>(exec, phase)) {}
+SideStream::SideStream(const kernels::Backend& backend, Phase phase)
+    : impl_(std::make_unique<Impl>(backend, phase)) {}
 SideStream::~SideStream() = default;
 
 SideStream::Ticket SideStream::start(HeadContext& context, int rows,
-                                     std::function<std::uint64_t(kernels::Exec&)> work) {
+                                     std::function<std::uint64_t(kernels::Backend&)> work) {
     Job job{std::move(work), {}};
     job.span.phase = impl_->phase;
     job.span.level = static_cast<std::int16_t>(context.level);
@@ -134,7 +137,7 @@ void SideStream::join(HeadCall& call, Ticket ticket, std::uint64_t bytes) {
         const DeviceSpans::Scope scope(call.spans, call.phases, impl_->phase, call.level, call.rows, bytes);
         return call.backend.join_side_stream();
     }
-    HeadContext context{call.exec, call.phases, call.level};
+    HeadContext context{call.backend, call.phases, call.level};
     wait(context, ticket);
 }
 
@@ -144,7 +147,7 @@ void SideStream::wait(HeadContext& context, Ticket ticket) {
         PhaseScope exposed(context.phases, impl_->phase, context.level);
         impl_->wait_until_done(ticket, [&](const Job& job) {
             exposed.set_rows(job.span.rows);
-            exposed.add_bytes(job.work(context.exec));
+            exposed.add_bytes(job.work(context.backend));
         });
     }
     const std::lock_guard lock(impl_->mutex);

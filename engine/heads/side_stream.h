@@ -10,7 +10,7 @@ namespace draftscope {
 
 /// What work on a side stream needs of its caller.
 struct HeadContext {
-    kernels::Exec& exec;
+    kernels::Backend& backend;
     PhaseRecorder& phases;
     int level = 0;
 };
@@ -19,17 +19,17 @@ struct HeadContext {
 /// second CUDA stream does. On the CPU it is a thread. Jobs run in the order in which they were started.
 class SideStream {
   public:
-    /// Uses the instruction set of `exec`, so that results do not depend on the thread. All jobs have one
+    /// Uses the instruction set of `backend`, so that results do not depend on the thread. All jobs have one
     /// phase.
-    SideStream(const kernels::Exec& exec, Phase phase);
+    SideStream(const kernels::Backend& backend, Phase phase);
     ~SideStream();
     SideStream(const SideStream&) = delete;
     SideStream& operator=(const SideStream&) = delete;
 
     using Ticket = std::uint64_t;  ///< 0 = nothing to wait for
-    /// Starts `work`, which returns the bytes it moved and may use its Exec until it returns. The caller must
-    /// not touch the work's data before wait() or wait_discard() for its ticket.
-    Ticket start(HeadContext& context, int rows, std::function<std::uint64_t(kernels::Exec&)> work);
+    /// Starts `work`, which returns the bytes it moved and may use its backend until it returns. The caller
+    /// must not touch the work's data before wait() or wait_discard() for its ticket.
+    Ticket start(HeadContext& context, int rows, std::function<std::uint64_t(kernels::Backend&)> work);
     /// Waits for `ticket` and all earlier jobs; runs jobs here that the thread has not begun. Records the
     /// thread's jobs on the side lane. Time spent waiting or working here is exposed and recorded as the same
     /// phase on the critical lane.
@@ -43,9 +43,9 @@ class SideStream {
             call.backend.on_side_stream([&backend = call.backend, work] { work(backend); });
             return 0;
         }
-        HeadContext context{call.exec, call.phases, call.level};
-        return start(context, call.rows, [bytes, work](kernels::Exec& exec) {
-            work(exec.backend());
+        HeadContext context{call.backend, call.phases, call.level};
+        return start(context, call.rows, [bytes, work](kernels::Backend& backend) {
+            work(backend);
             return bytes;
         });
     }

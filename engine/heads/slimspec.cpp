@@ -15,10 +15,10 @@ class SlimSpecHead final : public LinearLmHead {
   public:
     explicit SlimSpecHead(HeadArtefact artefact) : artefact_(std::move(artefact)) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "slimspec"));
         DS_TRY(artefact_.fits(weights));
-        DS_ASSIGN(factors_, LowRankScorer::load(exec, weights, artefact_, "up"));
+        DS_ASSIGN(factors_, LowRankScorer::load(backend, weights, artefact_, "up"));
         return {};
     }
 
@@ -57,7 +57,7 @@ HeadInfo describe_slimspec() {
             .support = HeadSupport::all,
             .required_file = RequiredFile::fitted,
             .artefact = "low-rank head",
-            .fit = {.weights = FitRecipe::Weights::low_rank, .up = "up"},
+            .fit = {.kinds = FitRecipe::low_rank, .up = "up"},
             .synthesize = [](SyntheticBuilder& builder) { return add_low_rank(builder, "up"); },
             .make = make_slimspec};
 }

@@ -26,7 +26,7 @@ class SpecVocabHead final : public LmHead {
           sizes_(sizes.empty() ? std::vector<int>{2048} : std::move(sizes)),
           per_row_(per_row) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "specvocab"));
         DS_TRY(artefact_.fits(weights));
         for (const int size : sizes_)
@@ -35,7 +35,7 @@ class SpecVocabHead final : public LmHead {
                     "head specvocab: k={} does not fit the target, which has {} tokens; use k=1..{}", size,
                     weights.vocab, weights.vocab);
         weights_ = weights;
-        DS_ASSIGN(speculator_, LowRankScorer::load(exec, weights, artefact_, "vocab"));
+        DS_ASSIGN(speculator_, LowRankScorer::load(backend, weights, artefact_, "vocab"));
         for (int row = 0; row < speculator_.rows(); ++row)
             if (!lm_head_has(weights, speculator_.token(row)))
                 return bad_input(
@@ -48,7 +48,7 @@ class SpecVocabHead final : public LmHead {
                 !kernels::can_route(speculator_.rows(), std::min(size, speculator_.rows())))
                 return bad_input("head specvocab: a device cannot select k={} of {} tokens; use a smaller k",
                                  size, speculator_.rows());
-        store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
+        store_ = kernels::RowMajorMatrix::make(backend.pool(), *weights.lm_head);
         name_tokens();
         return {};
     }
@@ -116,9 +116,9 @@ class SpecVocabHead final : public LmHead {
         }
         const bool one = back.sequences.size() == 1;
         if (!per_row_)
-            back.spans.add_bytes(
-                Phase::head, back.level,
-                rows_bytes(static_cast<double>(one ? back.set_sizes[0] : back.downloads[0])));
+            back.spans.add_bytes(Phase::head, back.level, [&] {
+                return rows_bytes(static_cast<double>(one ? back.set_sizes[0] : back.downloads[0]));
+            });
     }
 
     /// Upper bound: no token is shared by two rows.
@@ -215,7 +215,7 @@ HeadInfo describe_specvocab() {
             .support = HeadSupport::dynamic,
             .required_file = RequiredFile::fitted,
             .artefact = "low-rank speculator",
-            .fit = {.weights = FitRecipe::Weights::low_rank, .up = "vocab", .own_loss = true},
+            .fit = {.kinds = FitRecipe::low_rank | FitRecipe::own_loss, .up = "vocab"},
             .synthesize = [](SyntheticBuilder& builder) { return add_low_rank(builder, "vocab"); },
             .make = make_specvocab};
 }

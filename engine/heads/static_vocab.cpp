@@ -8,7 +8,7 @@
 
 namespace draftscope {
 
-Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& weights,
+Result<StaticVocab> StaticVocab::make(kernels::Backend& backend, const HeadWeights& weights,
                                       const std::vector<TokenId>& ranking, int size, std::string_view head) {
     const std::size_t vocab = weights.vocab;
     if (size < 1 || size > weights.vocab)
@@ -36,7 +36,7 @@ Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& we
         return bad_input("head {}: v={}, but the ranking has only {} distinct tokens", head, size,
                          result.size());
     std::sort(result.ids_.begin(), result.ids_.end());
-    result.rows_ = weights.lm_head->gather_rows(exec, lm_head_row_indices(weights, result.ids_));
+    result.rows_ = weights.lm_head->gather_rows(backend.pool(), lm_head_row_indices(weights, result.ids_));
     return result;
 }
 

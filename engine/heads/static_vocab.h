@@ -17,7 +17,7 @@ class StaticVocab {
     /// Keeps the first `size` tokens of `ranking` (most frequent first; duplicates count once). Always-active
     /// tokens are kept in place of the last ones of the ranking. `head` names the head in messages. Fails if
     /// the ranking is too short or contains a token outside the target's vocabulary.
-    static Result<StaticVocab> make(kernels::Exec& exec, const HeadWeights& weights,
+    static Result<StaticVocab> make(kernels::Backend& backend, const HeadWeights& weights,
                                     const std::vector<TokenId>& ranking, int size, std::string_view head);
 
     int size() const { return static_cast<int>(ids_.size()); }

@@ -17,7 +17,7 @@ class TrainedVocabHead final : public LinearLmHead {
     TrainedVocabHead(HeadArtefact artefact, bool keep_ends)
         : artefact_(std::move(artefact)), keep_ends_(keep_ends) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, artefact_.info().head));
         DS_TRY(artefact_.fits(weights));
         DS_ASSIGN(ids_, artefact_.ascending_ids("ids"));
@@ -28,7 +28,7 @@ class TrainedVocabHead final : public LinearLmHead {
                     artefact_.path(), id);
         rows_.clear();
         for (int level = 0; level < std::max(1, artefact_.levels("weight")); ++level) {
-            DS_ASSIGN(auto matrix, artefact_.matrix(exec, weights.lm_head->precision(),
+            DS_ASSIGN(auto matrix, artefact_.matrix(backend, weights.lm_head->precision(),
                                                     artefact_.at_level("weight", level),
                                                     static_cast<int>(ids_.size()), weights.hidden));
             rows_.push_back(std::move(matrix));

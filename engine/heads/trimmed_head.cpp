@@ -15,11 +15,11 @@ class TrimmedHead final : public LinearLmHead {
     TrimmedHead(const HeadSpec& spec, std::vector<TokenId> ranking, SizeRule size)
         : id_(spec.id), keep_ends_(keeps_ends(spec)), ranking_(std::move(ranking)), size_(std::move(size)) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& all) override {
+    Status prepare(kernels::Backend& backend, const HeadWeights& all) override {
         const HeadWeights weights = with_ends(all, keep_ends_);
         DS_TRY(check_weights(weights, id_));
         DS_ASSIGN(const int size, size_(weights));
-        DS_ASSIGN(vocab_, StaticVocab::make(exec, weights, ranking_, size, id_));
+        DS_ASSIGN(vocab_, StaticVocab::make(backend, weights, ranking_, size, id_));
         return {};
     }
 

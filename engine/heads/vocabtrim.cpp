@@ -30,7 +30,7 @@ HeadInfo describe_vocabtrim() {
             .rgb = 0x56B4E9,
             .required_file = RequiredFile::ranking,
             .artefact = "token ranking from the target's generations (safetensors with 'ids')",
-            .fit = {.ranking = FitRecipe::Ranking::generations},
+            .fit = {.kinds = FitRecipe::generations},
             .make = make_vocabtrim};
 }
 

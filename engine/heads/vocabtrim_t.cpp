@@ -48,7 +48,7 @@ HeadInfo describe_vocabtrim_t() {
             .rgb = 0x8FCBEB,
             .required_file = RequiredFile::fitted,
             .artefact = "trained trimmed head",
-            .fit = {.weights = FitRecipe::Weights::kept_rows},
+            .fit = {.kinds = FitRecipe::kept_rows},
             .synthesize = synthesize_vocabtrim_t,
             .make = make_vocabtrim_t};
 }

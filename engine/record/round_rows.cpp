@@ -5,8 +5,7 @@
 #include <cmath>
 
 #include "base/numel.h"
-#include "kernels/matmul.h"
-#include "kernels/topk.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope {
 
@@ -62,12 +61,12 @@ void find_top_tokens(const RoundOutcome& outcome, std::span<const int> nodes, in
     ids.clear();
     for (const int node : nodes) {
         const auto first = answers.best_ids.begin() +
-                           static_cast<std::ptrdiff_t>(row_offset(outcome.first_row + node, answers.best));
+                           static_cast<std::ptrdiff_t>(numel(outcome.first_row + node, answers.best));
         ids.insert(ids.end(), first, first + k);
     }
 }
 
-PromptTopTokens find_prompt_top_tokens(kernels::Exec& exec, const kernels::Matrix& lm_head,
+PromptTopTokens find_prompt_top_tokens(kernels::Backend& backend, const kernels::Matrix& lm_head,
                                        const ForwardOutput& prefill, int vocab, int k) {
     constexpr int chunk = 32;  // rows of logits computed together
     PromptTopTokens best;
@@ -79,9 +78,9 @@ PromptTopTokens find_prompt_top_tokens(kernels::Exec& exec, const kernels::Matri
     const Rows<const float> hidden(prefill.hidden.data(), prefill.rows, lm_head.k());
     for (int first = 0; first < prefill.rows; first += chunk) {
         const int rows = std::min(chunk, prefill.rows - first);
-        kernels::matmul(exec, lm_head, hidden.slice(first, rows),
+        kernels::matmul(backend.pool(), lm_head, hidden.slice(first, rows),
                         Rows<float>(logits.data(), rows, lm_head.n()));
-        kernels::topk(exec, Rows<const float>(logits.data(), rows, vocab, lm_head.n()), k,
+        kernels::topk(backend.pool(), Rows<const float>(logits.data(), rows, vocab, lm_head.n()), k,
                       Rows<std::int32_t>(best.ids.data() + static_cast<std::ptrdiff_t>(first) * k, rows, k),
                       Rows<float>(values.data(), rows, k));
         best.bytes += lm_head.bytes();
@@ -94,7 +93,7 @@ std::vector<NodeTopRow> top_rows(const RoundOutcome& outcome, int k) {
     std::vector<NodeTopRow> rows;
     rows.reserve(outcome.path.size() * k);
     for (const int node : outcome.path) {
-        const std::size_t first = row_offset(outcome.first_row + node, answers.best);
+        const std::size_t first = numel(outcome.first_row + node, answers.best);
         for (int rank = 0; rank < k; ++rank)
             rows.push_back({0, node, rank, answers.best_ids[first + rank],
                             target_probability(outcome.choices[node], outcome.sampling,
@@ -161,8 +160,7 @@ double covered_mass(const RoundOutcome& outcome, DraftVocab& active) {
         const bool restricted = active.restricted_ids(static_cast<int>(i)) != nullptr;
         sum +=
             restricted
-                ? std::min(static_cast<double>(answers.masses[row_offset(outcome.index, answers.width) + i]),
-                           1.0)
+                ? std::min(static_cast<double>(answers.masses[numel(outcome.index, answers.width) + i]), 1.0)
                 : 1.0;
     }
     return nodes == 0 ? 0.0 : sum / static_cast<double>(nodes);

@@ -7,7 +7,7 @@
 #include "capture/record.h"
 #include "engine/decode/draft_vocab.h"
 #include "engine/draft/drafter.h"
-#include "engine/transformer/device_logits.h"
+#include "engine/verify/target_logits.h"
 #include "engine/verify/verify.h"
 
 /// Converts the outcome of a round to rows of the capture.
@@ -52,7 +52,7 @@ struct PromptTopTokens {
 };
 /// Computes them from the hidden states of a prefill, which has only the last row's logits. k = 0 computes
 /// nothing.
-PromptTopTokens find_prompt_top_tokens(kernels::Exec& exec, const kernels::Matrix& lm_head,
+PromptTopTokens find_prompt_top_tokens(kernels::Backend& backend, const kernels::Matrix& lm_head,
                                        const ForwardOutput& prefill, int vocab, int k);
 
 /// Rows of the committed tokens. `first_position` is the number of generated tokens before them.

@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/numel.h"
-#include "kernels/matmul.h"
-#include "kernels/topk.h"
+#include "kernels/host_rows.h"
+#include "kernels/ops/float16.h"
 
 namespace draftscope {
 namespace {
@@ -27,10 +27,10 @@ struct Lane {
 
 class DecodeRecorder {
   public:
-    DecodeRecorder(Target& target, kernels::Exec& exec, PromptFeed& feed, const RecordOptions& options,
+    DecodeRecorder(Target& target, kernels::Backend& backend, PromptFeed& feed, const RecordOptions& options,
                    RecordingWriter& writer)
         : target_(target),
-          exec_(exec),
+          backend_(backend),
           feed_(feed),
           options_(options),
           writer_(writer),
@@ -86,7 +86,7 @@ class DecodeRecorder {
         lane.tokens = lane.input.tokens;
         lane.cache = target_.make_cache(std::min(target_.config().context, length + info_.max_new));
         const Status read =
-            target_.prefill(exec_, *lane.cache, lane.tokens, info_.aux_layers, forward_, options_.cancelled);
+            target_.prefill(*lane.cache, lane.tokens, info_.aux_layers, forward_, options_.cancelled);
         if (!read.ok() && read.error().kind == ErrorKind::cancelled) return false;
         DS_TRY(read);
         constexpr int chunk = 32;  // rows of logits computed together
@@ -96,7 +96,7 @@ class DecodeRecorder {
         for (int first = 0; first < length; first += chunk) {
             const int rows = std::min(chunk, length - first);
             const Rows<float> out(logits.data(), rows, columns);
-            kernels::matmul(exec_, target_.lm_head(), hidden.slice(first, rows), out);
+            kernels::matmul(backend_.pool(), target_.lm_head(), hidden.slice(first, rows), out);
             rank_rows(out);
             for (int r = 0; r < rows; ++r) DS_TRY(append_row(lane, first + r, r));
         }
@@ -116,7 +116,7 @@ class DecodeRecorder {
         request.sequences = sequences;
         request.aux_layers = info_.aux_layers;
         request.all_logits = true;
-        DS_TRY(target_.forward(exec_, request, forward_));
+        DS_TRY(target_.forward(request, forward_));
         const Rows<const float> logits(forward_.logits.data(), forward_.rows, target_.config().vocab);
         rank_rows(logits);
         std::vector<std::unique_ptr<Lane>> ended;
@@ -143,20 +143,20 @@ class DecodeRecorder {
         ids_.resize(rows * k);
         values_.resize(ids_.size());
         norms_.resize(rows);
-        kernels::topk(exec_, real, k, Rows<std::int32_t>(ids_.data(), logits.rows, k),
+        kernels::topk(backend_.pool(), real, k, Rows<std::int32_t>(ids_.data(), logits.rows, k),
                       Rows<float>(values_.data(), logits.rows, k));
-        kernels::logsumexp(exec_, real, norms_);
+        kernels::logsumexp(backend_.pool(), real, norms_);
     }
 
     /// Appends row `row` of the latest forward pass with the ranking of row `ranked`.
     Status append_row(Lane& lane, int row, int ranked) {
         const int k = std::min(recording_topk, info_.target.tokens);
-        if (!std::isfinite(values_[row_offset(ranked, k)]) || !std::isfinite(norms_[ranked]))
+        if (!std::isfinite(values_[numel(ranked, k)]) || !std::isfinite(norms_[ranked]))
             return not_numbers(lane.input.id,
                                static_cast<std::int64_t>(lane.rows.hidden.size()) / target_.config().hidden);
         const auto append = [&](std::vector<std::uint16_t>& to, const std::vector<float>& from, int width) {
-            const float* values = from.data() + row_offset(row, width);
-            for (int j = 0; j < width; ++j) to.push_back(f32_to_bf16(values[j]));
+            const float* values = from.data() + numel(row, width);
+            for (int j = 0; j < width; ++j) to.push_back(kernels::to_bf16(values[j]));
         };
         append(lane.rows.hidden, forward_.hidden, target_.config().hidden);
         append(lane.rows.aux, forward_.aux, info_.aux_width());
@@ -164,14 +164,15 @@ class DecodeRecorder {
         for (int i = 0; i < recording_topk; ++i) {
             const std::size_t at = ranked * k + std::min(i, k - 1);
             lane.rows.topk_ids.push_back(ids_[at]);
-            lane.rows.topk_logprobs.push_back(i < k ? f32_to_f16(values_[at] - norms_[ranked]) : 0xfc00u);
+            lane.rows.topk_logprobs.push_back(i < k ? kernels::float_to_f16(values_[at] - norms_[ranked])
+                                                    : 0xfc00u);
         }
         return {};
     }
 
     void choose(Rows<const float> logits, Lane& lane) {
         const TokenPosition position{lane.number, static_cast<std::int64_t>(lane.tokens.size())};
-        sample_tokens(exec_, logits, info_.target.tokens, info_.sampling, {&position, 1}, choices_);
+        sample_tokens(backend_, logits, info_.target.tokens, info_.sampling, {&position, 1}, choices_);
         const TokenId token = choices_.front().token;
         lane.tokens.push_back(token);
         const auto& eos = info_.target.eos;
@@ -210,7 +211,7 @@ class DecodeRecorder {
     }
 
     Target& target_;
-    kernels::Exec& exec_;
+    kernels::Backend& backend_;
     PromptFeed& feed_;
     const RecordOptions& options_;
     RecordingWriter& writer_;
@@ -225,9 +226,9 @@ class DecodeRecorder {
 
 }  // namespace
 
-Status record_decode(Target& target, kernels::Exec& exec, PromptFeed& feed, const RecordOptions& options,
-                     RecordingWriter& writer) {
-    return DecodeRecorder(target, exec, feed, options, writer).record();
+Status record_decode(Target& target, kernels::Backend& backend, PromptFeed& feed,
+                     const RecordOptions& options, RecordingWriter& writer) {
+    return DecodeRecorder(target, backend, feed, options, writer).record();
 }
 
 RecordedTarget describe_target(const Target& target) {
@@ -247,7 +248,7 @@ RecordedTarget describe_target(const Target& target) {
     return out;
 }
 
-Result<std::map<int, TimeNs>> measure_verify(Target& target, kernels::Exec& exec, int prefix) {
+Result<std::map<int, TimeNs>> measure_verify(Target& target, int prefix) {
     constexpr int repeats = 5;
     constexpr TimeNs budget = 2 * ns_per_s;
     constexpr int row_counts[] = {1, 2, 4, 8, 12, 16, 24, 32, 48, 64};
@@ -256,7 +257,7 @@ Result<std::map<int, TimeNs>> measure_verify(Target& target, kernels::Exec& exec
     KvCache cache = target.make_cache(context);
     ForwardOutput out;
     const std::vector<TokenId> text(prefix, 0);
-    if (prefix > 0) DS_TRY(target.prefill(exec, cache, text, {}, out));
+    if (prefix > 0) DS_TRY(target.prefill(cache, text, {}, out));
     std::map<int, TimeNs> times;
     const TimeNs begin = monotonic_ns();
     for (const int rows : row_counts) {
@@ -269,7 +270,7 @@ Result<std::map<int, TimeNs>> measure_verify(Target& target, kernels::Exec& exec
         std::vector<TimeNs> samples;
         for (int i = 0; i < repeats; ++i) {
             const TimeNs start = monotonic_ns();
-            DS_TRY(target.forward(exec, request, out));
+            DS_TRY(target.forward(request, out));
             samples.push_back(monotonic_ns() - start);
         }
         std::nth_element(samples.begin(), samples.begin() + repeats / 2, samples.end());

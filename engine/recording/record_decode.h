@@ -22,14 +22,14 @@ struct RecordOptions {
 
 /// Decodes without speculation, with the writer's sampling and limits, and appends every turn when it ends.
 /// If cancelled, turns whose text has begun are kept as they are, and info().complete is false.
-Status record_decode(Target& target, kernels::Exec& exec, PromptFeed& feed, const RecordOptions& options,
-                     RecordingWriter& writer);
+Status record_decode(Target& target, kernels::Backend& backend, PromptFeed& feed,
+                     const RecordOptions& options, RecordingWriter& writer);
 
 /// Returns the description of `target` that a recording stores.
 RecordedTarget describe_target(const Target& target);
 
 /// Measures target forward passes over M rows in a chain after `prefix` tokens. Returns the median of five
 /// for M of 1 to 64, within about two seconds.
-Result<std::map<int, TimeNs>> measure_verify(Target& target, kernels::Exec& exec, int prefix);
+Result<std::map<int, TimeNs>> measure_verify(Target& target, int prefix);
 
 }  // namespace draftscope

@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "base/json_file.h"
 #include "engine/formats/head_only_model.h"
-#include "engine/formats/json_file.h"
 #include "engine/formats/model_file.h"
 
 namespace draftscope {
@@ -110,7 +110,7 @@ Result<std::unique_ptr<WeightSource>> open_weights(const DecodeRecording& record
 }  // namespace
 
 Result<std::unique_ptr<Target>> make_recorded_target(const DecodeRecording& recording,
-                                                     const std::string& model, kernels::Exec& exec,
+                                                     const std::string& model, kernels::Backend& backend,
                                                      kernels::Precision precision) {
     const RecordedTarget& from = recording.info().target;
     ModelFile file;
@@ -131,7 +131,7 @@ Result<std::unique_ptr<Target>> make_recorded_target(const DecodeRecording& reco
                 "it was recorded from another model",
                 file.weights->path(), name, tensor->rows(), tensor->cols(), from.vocab, from.hidden);
     }
-    return Target::build(std::move(file), exec, precision);
+    return Target::build(std::move(file), backend, precision);
 }
 
 }  // namespace draftscope

@@ -15,7 +15,7 @@ namespace draftscope {
 /// safetensors of any architecture ("" = not given), packed at `precision`. The config is that of the
 /// recording.
 Result<std::unique_ptr<Target>> make_recorded_target(const DecodeRecording& recording,
-                                                     const std::string& model, kernels::Exec& exec,
+                                                     const std::string& model, kernels::Backend& backend,
                                                      kernels::Precision precision);
 
 }  // namespace draftscope

@@ -8,9 +8,10 @@
 #include <utility>
 
 #include "base/numel.h"
+#include "capture/conversations.h"
 #include "engine/formats/dequant.h"
 #include "engine/formats/model_file.h"
-#include "engine/formats/stored_bytes.h"
+#include "kernels/ops/float16.h"
 
 namespace draftscope {
 namespace {
@@ -63,7 +64,7 @@ Result<DecodeRecording::Tensor> DecodeRecording::tensor(const char* name, const 
     if (found->shape != wanted)
         return bad_input("{}: tensor '{}' has shape {}, expected {} according to trace.json", file(), name,
                          shape_text(found->shape), shape_text(wanted));
-    const auto bytes = stored_bytes(*source_, *found);
+    const auto bytes = source_->stored(*found);
     return Tensor{name, bytes.data(), bytes.size() / info_.rows};
 }
 
@@ -121,13 +122,13 @@ std::vector<TokenId> DecodeRecording::tokens(const RecordedPrompt& prompt) const
 Status DecodeRecording::features(const Tensor& tensor, std::int64_t first, Rows<float> out) const {
     if (tensor.data == nullptr) return failed("{}: the recording has no aux features", folder_);
     for (int r = 0; r < out.rows; ++r) {
-        const std::uint8_t* from = tensor.data + row_offset(first + r, tensor.row_bytes);
+        const std::uint8_t* from = tensor.data + numel(first + r, tensor.row_bytes);
         float* to = out.row_data(r);
         bool finite = true;
         for (int j = 0; j < out.cols; ++j) {
             const auto bits = load<std::uint16_t>(from + 2 * j);
             finite = finite && (bits & 0x7f80u) != 0x7f80u;
-            to[j] = bf16_to_f32(bits);
+            to[j] = kernels::from_bf16(bits);
         }
         if (!finite)
             return bad_input("{}: {}[{}] holds a value that is not finite", file(), tensor.name, first + r);
@@ -137,16 +138,22 @@ Status DecodeRecording::features(const Tensor& tensor, std::int64_t first, Rows<
 
 std::vector<TokenId> DecodeRecording::best(std::int64_t row, int k) const {
     std::vector<TokenId> out(std::min(k, recording_topk));
-    std::memcpy(out.data(), topk_ids_.data + row_offset(row, topk_ids_.row_bytes),
-                out.size() * sizeof(TokenId));
+    std::memcpy(out.data(), topk_ids_.data + numel(row, topk_ids_.row_bytes), out.size() * sizeof(TokenId));
     return out;
 }
 
 std::vector<float> DecodeRecording::best_logprobs(std::int64_t row, int k) const {
     std::vector<float> out(std::min(k, recording_topk));
-    const std::uint8_t* from = topk_logprobs_.data + row_offset(row, topk_logprobs_.row_bytes);
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = f16_to_f32(load<std::uint16_t>(from + 2 * i));
+    const std::uint8_t* from = topk_logprobs_.data + numel(row, topk_logprobs_.row_bytes);
+    for (std::size_t i = 0; i < out.size(); ++i)
+        out[i] = kernels::f16_to_float(load<std::uint16_t>(from + 2 * i));
     return out;
+}
+
+std::vector<std::size_t> conversation_of_prompts(std::span<const RecordedPrompt> prompts) {
+    std::vector<TurnName> names;
+    for (const RecordedPrompt& prompt : prompts) names.push_back({prompt.suite, prompt.id, prompt.turn});
+    return group_conversations(names);
 }
 
 }  // namespace draftscope

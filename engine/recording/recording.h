@@ -62,4 +62,7 @@ class DecodeRecording {
     Tensor tokens_, hidden_, aux_, topk_ids_, topk_logprobs_;
 };
 
+/// Returns the conversation of each prompt, the unit that intervals resample.
+std::vector<std::size_t> conversation_of_prompts(std::span<const RecordedPrompt> prompts);
+
 }  // namespace draftscope

@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,26 +18,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t header_bytes = 4096;
 
 }  // namespace
-
-std::uint16_t f32_to_bf16(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40u);
-    return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
-std::uint16_t f32_to_f16(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
-    const std::uint32_t magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
-    if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // 65520 and above
-    if (magnitude < 0x38800000u) {  // below 2^-14: a multiple of 2^-24, rounded by the hardware
-        const float scaled = std::bit_cast<float>(magnitude) * 0x1p24f;
-        return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::nearbyint(scaled)));
-    }
-    const std::uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23);
-    return static_cast<std::uint16_t>(sign | rounded >> 13);
-}
 
 Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::string& folder,
                                                                  RecordingInfo info, bool overwrite) {

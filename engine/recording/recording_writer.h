@@ -20,8 +20,6 @@ struct RecordedRows {
     std::vector<std::int32_t> topk_ids;        ///< [n, recording_topk]
     std::vector<std::uint16_t> topk_logprobs;  ///< f16 [n, recording_topk]
 };
-std::uint16_t f32_to_f16(float value);   ///< round to nearest, ties to even
-std::uint16_t f32_to_bf16(float value);  ///< round to nearest, ties to even
 
 /// Writes a recording turn by turn; memory does not grow with its length. The folder is a valid recording
 /// only after finish() has returned.

@@ -40,11 +40,11 @@ void OverlapHead::propose(HeadCall& call) {
     for (const HeadSequence& sequence : call.sequences) {
         Kept kept{sequence.place, {}};
         for (int row = sequence.first_row; row < sequence.first_row + sequence.rows; ++row) {
-            const std::ptrdiff_t cell = row_offset(row, columns_.stride);
+            const std::ptrdiff_t cell = numel(row, columns_.stride);
             const TokenId* const tokens = columns_.own ? tokens_.data() + cell : inner.tokens;
             select(call, row, logits_.data() + cell, tokens, sizes_.data()[row]);
             if (row == sequence.first_row)
-                keep(call.exec, kept, logits_.data() + cell, tokens, sizes_.data()[row]);
+                keep(call.backend, kept, logits_.data() + cell, tokens, sizes_.data()[row]);
         }
         levels_[call.level].push_back(std::move(kept));
     }
@@ -52,7 +52,7 @@ void OverlapHead::propose(HeadCall& call) {
 
 /// Stores the row's best token, ties to the lower one, and no further candidates: a chain takes one.
 void OverlapHead::select(HeadCall& call, int row, const float* logits, const TokenId* tokens, int size) {
-    const std::ptrdiff_t first = row_offset(row, call.k);
+    const std::ptrdiff_t first = numel(row, call.k);
     std::fill_n(call.ids + first, call.k, -1);
     std::fill_n(call.logits + first, call.k, -std::numeric_limits<float>::infinity());
     call.sums[row] = 0;
@@ -65,12 +65,12 @@ void OverlapHead::select(HeadCall& call, int row, const float* logits, const Tok
     call.sums[row] = logits[best] + static_cast<float>(std::log(sum));
 }
 
-void OverlapHead::keep(const kernels::Exec& exec, Kept& kept, const float* logits, const TokenId* tokens,
-                       int size) {
+void OverlapHead::keep(const kernels::Backend& backend, Kept& kept, const float* logits,
+                       const TokenId* tokens, int size) {
     if (tokens != nullptr) kept.q.tokens.assign(tokens, tokens + size);
     kept.q.probs.assign(logits, logits + size);
-    kernels::make_distribution(exec, sampling_.temperature, sampling_.top_k, sampling_.top_p, scratch_,
-                               {kept.q.probs, kept.q.tokens});
+    kernels::make_distribution(backend.pool(), sampling_.temperature, sampling_.top_k, sampling_.top_p,
+                               scratch_, {kept.q.probs, kept.q.tokens});
 }
 
 }  // namespace draftscope

@@ -7,7 +7,7 @@
 #include "engine/draft/drafter.h"
 #include "engine/heads/head.h"
 #include "kernels/device_array.h"
-#include "kernels/sampling.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope {
 
@@ -36,8 +36,8 @@ class OverlapHead final : public LmHead {
     /// Returns q of the tree's node at `level`; null if the chain ended before.
     const DraftDistribution* drafted(const DraftJob& chain, int level) const;
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
-        return head_.prepare(exec, weights);
+    Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
+        return head_.prepare(backend, weights);
     }
     std::unique_ptr<HeadState> begin_prompt(std::span<const TokenId> prompt,
                                             Rows<const TokenId> best) override {
@@ -64,7 +64,8 @@ class OverlapHead final : public LmHead {
         DraftDistribution q;
     };
     void select(HeadCall& call, int row, const float* logits, const TokenId* tokens, int size);
-    void keep(const kernels::Exec& exec, Kept& kept, const float* logits, const TokenId* tokens, int size);
+    void keep(const kernels::Backend& backend, Kept& kept, const float* logits, const TokenId* tokens,
+              int size);
 
     LmHead& head_;
     DraftSampling sampling_;

@@ -40,7 +40,7 @@ PositionRanks rank_path(const DraftTree& tree, std::span<const TokenId> text, in
 /// are ignored: ranks[prompt]. One pass replaces the replays of all trees with this top-k and up to this
 /// depth. `head` satisfies has_path_ranks().
 Result<std::vector<PathRanks>> path_ranks(const DecodeRecording& recording, const Target& target,
-                                          Drafter& drafter, ReplayHead head, kernels::Exec& exec,
+                                          Drafter& drafter, ReplayHead head, kernels::Backend& backend,
                                           const ReplayOptions& options);
 
 /// Returns how many tokens of the text to come a tree of these ranks holds.

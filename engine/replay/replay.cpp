@@ -1,16 +1,125 @@
 #include "engine/replay/replay.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "base/function_ref.h"
 #include "base/numel.h"
-#include "engine/replay/covered_probability.h"
+#include "base/result.h"
+#include "engine/heads/head.h"
+#include "engine/recording/recording.h"
+#include "engine/replay/draft_overlap.h"
 #include "engine/replay/path_ranks.h"
+#include "engine/transformer/target.h"
+#include "engine/verify/verify.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope {
 namespace {
+
+/// The target's distribution after each generated position of a prompt, from recorded hidden states, LM head
+/// and recorded sampling. Tokens below 1e-9 are left out: less than 2e-4 of the probability.
+class CoveredProbability {
+  public:
+    /// Scratch memory for all prompts. Allocating it for each would cost as much as the LM head.
+    struct Scratch {
+        std::vector<float> hidden, logits;
+        std::vector<TargetSample> choices;
+        std::vector<std::int32_t> best;
+    };
+    /// For the positions that emitted the first `generated` tokens.
+    static Result<CoveredProbability> make(const DecodeRecording& recording, const Target& target,
+                                           kernels::Backend& backend, const RecordedPrompt& prompt,
+                                           int generated, Scratch& scratch);
+    /// Probability of a head's active set after token `row` of the text.
+    double of_active_set(int row, const ActiveSet& active);
+    /// Returns the sum of min(p, q) over all tokens, for p after token `row` of the text.
+    double overlap(int row, const DraftDistribution& q) const;
+
+    std::int64_t rows() const { return static_cast<std::int64_t>(likely_.size()); }
+    /// Rows whose best token is the recorded one.
+    std::int64_t agreed() const { return agreed_; }
+
+  private:
+    std::vector<std::vector<std::pair<TokenId, float>>> likely_;  ///< for each position: id and probability
+    int first_row_ = 0;                                           ///< first row, as an index into the text
+    std::int64_t agreed_ = 0;
+    std::vector<bool> active_;  ///< scratch [vocab]
+};
+
+constexpr float negligible = 1e-9f;
+constexpr int chunk = 32;  // rows of logits computed together
+
+Result<CoveredProbability> CoveredProbability::make(const DecodeRecording& recording, const Target& target,
+                                                    kernels::Backend& backend, const RecordedPrompt& prompt,
+                                                    int generated, Scratch& scratch) {
+    CoveredProbability covered_prob;
+    covered_prob.first_row_ = prompt.prompt_tokens - 1;
+    covered_prob.likely_.resize(generated);
+    const int d = recording.info().target.hidden, vocab = recording.info().target.tokens,
+              columns = target.lm_head().n();
+    covered_prob.active_.resize(vocab);
+    const Sampling& sampling = recording.info().sampling;
+    auto& [hidden, logits, choices, best] = scratch;
+    hidden.resize(numel(chunk, d));
+    logits.resize(numel(chunk, columns));
+    const auto above = [](float p) { return p > negligible; };
+    for (int first = 0; first < generated; first += chunk) {
+        const int rows = std::min(chunk, generated - first);
+        const Rows<float> in(hidden.data(), rows, d), out(logits.data(), rows, columns);
+        const std::int64_t at = prompt.first_row + covered_prob.first_row_ + first;
+        DS_TRY(recording.hidden(at, in));
+        kernels::matmul(backend.pool(), target.lm_head(), in, out);
+        const std::vector<TokenPosition> positions(rows);
+        sample_tokens(backend, out, vocab, sampling, positions, choices);
+        best.resize(rows);
+        kernels::argmax(backend.pool(), Rows<const float>(out.data, rows, vocab, out.stride), best);
+        const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
+        backend.pool().parallel(rows, [&](int r) {
+            const TargetSample& choice = choices[r];
+            const std::span<float> row(out.row_data(r), vocab);
+            // These are the tokens for which target_probability() returns 0.
+            for (float& logit : row)
+                if (!(logit >= choice.min_logit)) logit = -std::numeric_limits<float>::infinity();
+            kernels::exp_row(backend.pool(), row, choice.log_norm / inverse, inverse, row);
+            auto& likely = covered_prob.likely_[first + r];
+            likely.reserve(std::ranges::count_if(row, above));
+            for (TokenId id = 0; id < vocab; ++id)
+                if (const float p = row[id]; above(p)) likely.emplace_back(id, std::min(p, 1.0f));
+        });
+        for (int r = 0; r < rows; ++r)
+            covered_prob.agreed_ += recording.best(at + r, 1).front() == best[r] ? 1 : 0;
+    }
+    return covered_prob;
+}
+
+double CoveredProbability::of_active_set(int row, const ActiveSet& active) {
+    double sum = 0;
+    for (const TokenId id : active.ids) active_[id] = true;
+    for (const auto& [id, p] : likely_[row - first_row_])
+        if (active.ids.empty() ? active.has(id) : active_[id]) sum += static_cast<double>(p);
+    for (const TokenId id : active.ids) active_[id] = false;
+    return std::min(sum, 1.0);
+}
+
+double CoveredProbability::overlap(int row, const DraftDistribution& q) const {
+    double sum = 0;
+    auto next = q.tokens.begin();
+    for (const auto& [id, p] : likely_[row - first_row_]) {
+        std::ptrdiff_t at = id;
+        if (!q.tokens.empty()) {
+            next = std::lower_bound(next, q.tokens.end(), id);
+            if (next == q.tokens.end()) break;
+            if (*next != id) continue;
+            at = next - q.tokens.begin();
+        }
+        if (at < std::ssize(q.probs)) sum += static_cast<double>(std::min(p, q.probs[at]));
+    }
+    return std::min(sum, 1.0);
+}
 
 /// A prompt of the recording during its replay.
 struct Text {
@@ -18,7 +127,6 @@ struct Text {
     std::vector<TokenId> tokens;
     std::optional<CoveredProbability> covered_prob;
     std::unique_ptr<DrafterState> drafter;  ///< used by one head after the other
-    bool rewinds = false;                   ///< the drafter keeps the slots that all heads share
 };
 
 /// One head's replay of one prompt.
@@ -33,12 +141,12 @@ struct Lane {
 class Replayer {
   public:
     Replayer(const DecodeRecording& recording, const Target& target, Drafter& drafter,
-             std::span<const ReplayHead> heads, kernels::Exec& exec, const ReplayOptions& options)
+             std::span<const ReplayHead> heads, kernels::Backend& backend, const ReplayOptions& options)
         : recording_(recording),
           target_(target),
           drafter_(drafter),
           heads_(heads),
-          exec_(exec),
+          backend_(backend),
           options_(options) {
         phases_.set_enabled(false);
     }
@@ -89,7 +197,7 @@ class Replayer {
     Status rank_group(std::span<const std::size_t> prompts, std::vector<PathRanks>& ranks) {
         std::vector<Text> texts(prompts.size());
         std::vector<Lane> lanes(prompts.size());
-        const ReplayRunner runner = make_runner(heads_.empty() ? ReplayHead() : heads_.front());
+        ReplayRunner runner = make_runner(heads_.empty() ? ReplayHead() : heads_.front());
         const int context = recording_.info().target.context;
         for (std::size_t i = 0; i < prompts.size(); ++i) {
             DS_TRY(open(prompts[i], texts[i]));
@@ -113,7 +221,7 @@ class Replayer {
     ReplayRunner make_runner(ReplayHead head, const TreeSpec& tree) {
         return {drafter_,
                 head,
-                exec_,
+                backend_,
                 phases_,
                 tree,
                 recording_.info().target.context,
@@ -121,7 +229,7 @@ class Replayer {
     }
 
     /// Drafts for all lanes in lockstep until each is done, and calls `drafted` with each lane's number.
-    Status draft_all(const ReplayRunner& runner, std::span<Lane> lanes,
+    Status draft_all(ReplayRunner& runner, std::span<Lane> lanes,
                      FunctionRef<void(std::size_t lane)> drafted) {
         std::vector<ReplayCursor*> going;
         std::vector<std::size_t> drafting;
@@ -166,7 +274,7 @@ class Replayer {
             text.tokens.resize(text.prompt->prompt_tokens + options_.max_new);
         if (!options_.covered_prob || heads_.empty()) return {};
         DS_ASSIGN(text.covered_prob,
-                  CoveredProbability::make(recording_, target_, exec_, *text.prompt,
+                  CoveredProbability::make(recording_, target_, backend_, *text.prompt,
                                            static_cast<int>(text.tokens.size()) - text.prompt->prompt_tokens,
                                            scratch_));
         agreed_ += text.covered_prob->agreed();
@@ -175,7 +283,7 @@ class Replayer {
     }
 
     Status run_head(std::size_t h, std::span<const std::size_t> prompts, std::span<Text> texts) {
-        const ReplayRunner runner = make_runner(heads_.empty() ? ReplayHead() : heads_[h]);
+        ReplayRunner runner = make_runner(heads_.empty() ? ReplayHead() : heads_[h]);
         std::vector<std::vector<HeadRound>>& rounds = result_.rounds[h];
         std::vector<Lane> lanes(texts.size());
         for (std::size_t i = 0; i < texts.size(); ++i) begin(runner, texts[i], &rounds[prompts[i]], lanes[i]);
@@ -201,7 +309,7 @@ class Replayer {
         chain.depth = options_.tree.depth;
         chain.topk = 1;
         chain.nodes = chain.levels() + 1;
-        const ReplayRunner runner = make_runner({&drafts}, chain);
+        ReplayRunner runner = make_runner({&drafts}, chain);
         std::vector<Lane> lanes(texts.size());
         for (std::size_t i = 0; i < texts.size(); ++i) {
             begin(runner, texts[i], nullptr, lanes[i]);
@@ -239,12 +347,10 @@ class Replayer {
             lane.cursor.text.covered_prob = [&text](int row, const ActiveSet& active, int) {
                 return text.covered_prob->of_active_set(row, active);
             };
-        if (text.rewinds) {
-            drafter_.rewind(*text.drafter);
-        } else {
-            text.drafter = drafter_.make_state(static_cast<int>(text.tokens.size()));
-            text.rewinds = (heads_.size() > 1 || options_.overlap) && drafter_.enable_rewind(*text.drafter);
-        }
+        // Heads that draft along the same text share the drafter's work.
+        if (text.drafter == nullptr)
+            text.drafter = drafter_.make_state(static_cast<int>(text.tokens.size()),
+                                               heads_.size() > 1 || options_.overlap);
         lane.cursor.drafter = text.drafter.get();
         runner.begin(lane.cursor);
     }
@@ -288,7 +394,7 @@ class Replayer {
     const Target& target_;
     Drafter& drafter_;
     std::span<const ReplayHead> heads_;
-    kernels::Exec& exec_;
+    kernels::Backend& backend_;
     const ReplayOptions& options_;
     PhaseRecorder phases_;
     ReplayResult result_;
@@ -314,13 +420,13 @@ Status check_recording_features(const DecodeRecording& recording, const Drafter&
 }
 
 Result<ReplayResult> replay(const DecodeRecording& recording, const Target& target, Drafter& drafter,
-                            std::span<const ReplayHead> heads, kernels::Exec& exec,
+                            std::span<const ReplayHead> heads, kernels::Backend& backend,
                             const ReplayOptions& options) {
-    return Replayer(recording, target, drafter, heads, exec, options).run();
+    return Replayer(recording, target, drafter, heads, backend, options).run();
 }
 
 Result<std::vector<PathRanks>> path_ranks(const DecodeRecording& recording, const Target& target,
-                                          Drafter& drafter, ReplayHead head, kernels::Exec& exec,
+                                          Drafter& drafter, ReplayHead head, kernels::Backend& backend,
                                           const ReplayOptions& options) {
     ReplayOptions largest = options;
     TreeSpec& tree = largest.tree;
@@ -330,7 +436,7 @@ Result<std::vector<PathRanks>> path_ranks(const DecodeRecording& recording, cons
                          tree.topk, tree.nodes, max_tree_nodes);
     largest.covered_prob = largest.overlap = false;
     const std::span<const ReplayHead> heads(&head, head.head != nullptr ? 1 : 0);
-    return Replayer(recording, target, drafter, heads, exec, largest).run_ranks();
+    return Replayer(recording, target, drafter, heads, backend, largest).run_ranks();
 }
 
 }  // namespace draftscope

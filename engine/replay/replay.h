@@ -41,7 +41,7 @@ struct ReplayResult {
 /// (docs/FORMATS.md, Traces: conditions of exactness). Of the target, only embedding and LM head are read.
 /// `heads` are prepared; the span is empty for a drafter without a head.
 Result<ReplayResult> replay(const DecodeRecording& recording, const Target& target, Drafter& drafter,
-                            std::span<const ReplayHead> heads, kernels::Exec& exec,
+                            std::span<const ReplayHead> heads, kernels::Backend& backend,
                             const ReplayOptions& options);
 
 /// Checks that the recording has the drafter's features; bad_input names what is missing.

@@ -13,7 +13,7 @@ std::optional<std::size_t> PendingShadowTrees::oldest_row() const {
     return oldest;
 }
 
-std::vector<HeadEvalRow> PendingShadowTrees::evaluate(const kernels::Exec& exec,
+std::vector<HeadEvalRow> PendingShadowTrees::evaluate(const kernels::Backend& backend,
                                                       std::span<const TokenId> tokens, bool at_end,
                                                       const VerifiedLogits* verified,
                                                       const Sampling& sampling) {
@@ -37,7 +37,7 @@ std::vector<HeadEvalRow> PendingShadowTrees::evaluate(const kernels::Exec& exec,
             for (int i = 0; i < row.committed; ++i) {
                 row.covered += pending.active->covers(known[i], i) ? 1 : 0;
                 if (verified != nullptr)
-                    covered_prob += verified->covered_prob(exec, static_cast<int>(pending.first) - 1 + i,
+                    covered_prob += verified->covered_prob(backend, static_cast<int>(pending.first) - 1 + i,
                                                            *pending.active, sampling, i);
             }
             if (verified != nullptr) row.covered_mass = covered_prob / row.committed;

@@ -30,8 +30,8 @@ class PendingShadowTrees {
     /// Removes the trees that `tokens` decides and returns their rows. At the end of the prompt all trees are
     /// decided, clipped like the last round. `verified` has the target's logits after each committed token;
     /// null = no covered_mass.
-    std::vector<HeadEvalRow> evaluate(const kernels::Exec& exec, std::span<const TokenId> tokens, bool at_end,
-                                      const VerifiedLogits* verified, const Sampling& sampling);
+    std::vector<HeadEvalRow> evaluate(const kernels::Backend& backend, std::span<const TokenId> tokens,
+                                      bool at_end, const VerifiedLogits* verified, const Sampling& sampling);
 
   private:
     std::vector<PendingTree> trees_;

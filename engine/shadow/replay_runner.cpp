@@ -35,7 +35,7 @@ void ReplayRunner::begin(ReplayCursor& cursor) const {
                             Rows<const TokenId>(best.data(), k == 0 ? 0 : cursor.text.prompt_tokens, k));
 }
 
-Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features features) const {
+Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features features) {
     std::vector<DraftJob> jobs;
     std::vector<std::size_t> indices;
     std::vector<ReplayCursor*> drafting;
@@ -59,9 +59,8 @@ Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features feat
     }
     if (jobs.empty()) return {};
     for (std::size_t i = 0; i < jobs.size(); ++i) DS_TRY(features(indices[i], jobs[i]));
-    DraftContext context{exec_, phases_, head_, tree_, nullptr};
-    DS_TRY(drafter_.extend_cache(context, jobs));
-    DS_TRY(drafter_.expand(context, jobs));
+    DraftContext context{backend_, phases_, head_, tree_, nullptr};
+    DS_TRY(drafting_.draft(context, jobs));
     for (std::size_t i = 0; i < jobs.size(); ++i) drafting[i]->drafted = std::move(jobs[i]);
     return {};
 }

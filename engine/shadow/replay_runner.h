@@ -62,12 +62,12 @@ struct ReplayHead {
 class ReplayRunner {
   public:
     /// `context` is the number of positions of the target, `vocab` the number of real token ids.
-    ReplayRunner(Drafter& drafter, ReplayHead head, kernels::Exec& exec, PhaseRecorder& phases,
+    ReplayRunner(Drafter& drafter, ReplayHead head, kernels::Backend& backend, PhaseRecorder& phases,
                  const TreeSpec& tree, int context, int vocab)
-        : drafter_(drafter),
+        : drafting_(drafter),
           head_(head.head),
           needs_future_(head.needs_future),
-          exec_(exec),
+          backend_(backend),
           phases_(phases),
           tree_(tree),
           context_(context),
@@ -79,7 +79,7 @@ class ReplayRunner {
     using Features = FunctionRef<Status(std::size_t index, DraftJob& job)>;
     /// Processes the new features and drafts a tree for each lane, in the order of a live step. A lane
     /// without room for a tree is skipped, without a call of `features`.
-    Status draft(std::span<ReplayCursor* const> cursors, Features features) const;
+    Status draft(std::span<ReplayCursor* const> cursors, Features features);
     /// Evaluates the lane's tree; nullopt if the text does not decide it yet. Afterwards the lane is at its
     /// next root, and its head has observed the outcome.
     std::optional<HeadRound> evaluate(ReplayCursor& cursor) const;
@@ -90,10 +90,10 @@ class ReplayRunner {
   private:
     void load_future(ReplayCursor& cursor) const;
 
-    Drafter& drafter_;
+    DraftRunner drafting_;
     LmHead* head_;
     bool needs_future_;
-    kernels::Exec& exec_;
+    kernels::Backend& backend_;
     PhaseRecorder& phases_;
     TreeSpec tree_;
     int context_;

@@ -14,7 +14,7 @@ constexpr std::int64_t calibration_interval = 2;
 
 }  // namespace
 
-ShadowDrafter::ShadowDrafter(DecodeContext& core) : core_(core) {
+ShadowDrafter::ShadowDrafter(DecodeContext& core) : core_(core), drafting_(core.drafter) {
     if (!can_evaluate_shadows(core)) return;
     for (const ShadowHead* shadow : aligned_heads(core.options)) {
         DraftingHead drafting{shadow->head, shadow->text, HeadMode::aligned, aligned_.size(), nullptr};
@@ -71,12 +71,14 @@ Status ShadowDrafter::draft_with(const DraftingHead& drafting, std::span<const D
         // The text as it was when the driving head drafted.
         jobs[i].tokens = std::span(sequence.tokens).first(sequence.tokens.size() - rounds[r].emitted.size());
         jobs[i].rows_per_call.clear();
+        // The driving head's draft has caught up with the new slots.
+        jobs[i].forget_slots();
         if (drafting.mode == HeadMode::aligned)
             states[i] = sequence.shadows->aligned[drafting.aligned_index].get();
         jobs[i].head_state = states[i];
     }
-    DraftContext context{core_.exec, core_.phases, drafting.head, core_.options.tree, nullptr};
-    DS_TRY(core_.drafter.expand(context, jobs));
+    DraftContext context{core_.backend, core_.phases, drafting.head, core_.options.tree, nullptr};
+    DS_TRY(drafting_.draft(context, jobs));
     core_.spans.collect();
     const TimeNs head_ns = core_.spans.head_ns(first, core_.spans.size());
     for (std::size_t i = 0; i < jobs.size(); ++i) {

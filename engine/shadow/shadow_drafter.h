@@ -34,6 +34,7 @@ class ShadowDrafter {
                                                int levels) const;
 
     DecodeContext& core_;
+    DraftRunner drafting_;
     std::vector<DraftingHead> aligned_;
 };
 

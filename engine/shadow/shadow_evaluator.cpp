@@ -25,7 +25,7 @@ ShadowEvaluator::ShadowEvaluator(DecodeContext& core) : core_(core) {
     if (!can_evaluate_shadows(core)) return;
     const auto follow = [&](const ShadowHead& head, bool at_end) {
         heads_.push_back({head,
-                          ReplayRunner(core.drafter, ReplayHead{head.head, false}, core.exec, core.phases,
+                          ReplayRunner(core.drafter, ReplayHead{head.head, false}, core.backend, core.phases,
                                        core.options.tree, core.target.config().context, core.vocab),
                           DraftVocab(head.head, core.vocab), at_end});
     };
@@ -45,7 +45,8 @@ Status ShadowEvaluator::begin(Sequence& sequence) {
     if ((heads_.empty() && aligned_.empty()) || sequence.done()) return {};
     auto& shadows = *(sequence.shadows = std::make_shared<SequenceShadows>());
     shadows.best =
-        find_prompt_top_tokens(core_.exec, core_.target.lm_head(), core_.forward, core_.vocab, best_k_).ids;
+        find_prompt_top_tokens(core_.backend, core_.target.lm_head(), core_.forward, core_.vocab, best_k_)
+            .ids;
     begin_aligned(sequence);
     if (heads_.empty()) return {};
     DS_TRY(append_features(sequence));
@@ -66,7 +67,7 @@ Status ShadowEvaluator::begin(Sequence& sequence) {
         else if (keeps_logits())
             lane.cursor.text.covered_prob = [this, kept = &shadows, &lane](int row, const ActiveSet&,
                                                                            int level) {
-                return kept->verified.covered_prob(core_.exec, row, *lane.active, core_.options.sampling,
+                return kept->verified.covered_prob(core_.backend, row, *lane.active, core_.options.sampling,
                                                    level);
             };
         heads_[i].runner.begin(lane.cursor);
@@ -97,7 +98,7 @@ void ShadowEvaluator::begin_aligned(Sequence& sequence) {
 Status ShadowEvaluator::append_features(Sequence& sequence) {
     SequenceShadows& shadows = *sequence.shadows;
     if (sequence.device_rows > 0)
-        return sequence.download_features(core_.exec, core_.feature_width(),
+        return sequence.download_features(core_.backend, core_.feature_width(),
                                           core_.drafter.needs_hidden() ? shadows.hidden : shadows.aux);
     shadows.hidden.insert(shadows.hidden.end(), sequence.hidden.begin(), sequence.hidden.end());
     shadows.aux.insert(shadows.aux.end(), sequence.aux.begin(), sequence.aux.end());
@@ -111,8 +112,8 @@ void ShadowEvaluator::append_logits(const Round& round) {
     const std::size_t nodes = std::min(round.acceptance.path.size(), round.emitted.size());
     for (std::size_t i = 0; i < nodes; ++i) {
         const int node = round.acceptance.path[i];
-        sequence.shadows->verified.add(root + static_cast<int>(i), core_.logits(round.first_row + node, 1),
-                                       round.choices[node]);
+        sequence.shadows->verified.add(root + static_cast<int>(i),
+                                       core_.download_logits(round.first_row + node, 1), round.choices[node]);
     }
 }
 
@@ -173,7 +174,7 @@ void ShadowEvaluator::evaluate_aligned(Sequence& sequence, bool at_end) {
     if (sequence.aligned.empty()) return;
     const VerifiedLogits* rows = keeps_logits() && sequence.shadows ? &sequence.shadows->verified : nullptr;
     core_.records.evaluated(
-        sequence.aligned.evaluate(core_.exec, sequence.tokens, at_end, rows, core_.options.sampling));
+        sequence.aligned.evaluate(core_.backend, sequence.tokens, at_end, rows, core_.options.sampling));
 }
 
 void ShadowEvaluator::end(Sequence& sequence) {
@@ -195,7 +196,7 @@ std::ptrdiff_t ShadowEvaluator::rounds_after(const Sequence& sequence, int last)
 }
 
 Status ShadowEvaluator::run_self_paced(std::size_t index, std::span<const Round> rounds) {
-    const ReplayRunner& runner = heads_[index].runner;
+    ReplayRunner& runner = heads_[index].runner;
     const TimeNs start = monotonic_ns();
     std::vector<HeadEvalRow> rows;
     for (bool moving = true; moving;) {

@@ -23,10 +23,10 @@ void VerifiedLogits::drop_before(int row) {
     }
 }
 
-double VerifiedLogits::covered_prob(const kernels::Exec& exec, int row, DraftVocab& active,
+double VerifiedLogits::covered_prob(const kernels::Backend& backend, int row, DraftVocab& active,
                                     const Sampling& sampling, int level) const {
     const Row& kept = rows_[row - first_];
-    return active.covered_prob(exec, kept.logits.data(), kept.choice, sampling, level);
+    return active.covered_prob(backend, kept.logits.data(), kept.choice, sampling, level);
 }
 
 }  // namespace draftscope

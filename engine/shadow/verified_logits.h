@@ -17,8 +17,8 @@ class VerifiedLogits {
     /// Releases the rows before `row`.
     void drop_before(int row);
     /// Probability, after token `row`, of the active set at draft level `level`.
-    double covered_prob(const kernels::Exec& exec, int row, DraftVocab& active, const Sampling& sampling,
-                        int level) const;
+    double covered_prob(const kernels::Backend& backend, int row, DraftVocab& active,
+                        const Sampling& sampling, int level) const;
 
   private:
     struct Row {

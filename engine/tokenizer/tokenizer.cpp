@@ -12,7 +12,6 @@
 #include "base/mapped_file.h"
 #include "base/utf8.h"
 #include "engine/tokenizer/bpe_merges.h"
-#include "engine/tokenizer/byte_to_unicode.h"
 #include "engine/tokenizer/pretokenizer.h"
 #include "engine/tokenizer/sentence_pieces.h"
 #include "engine/tokenizer/special_tokens.h"
@@ -159,7 +158,7 @@ struct Tokenizer::Impl {
     std::vector<TokenId> eos;
     TokenId bos = no_token;
     TokenId named_eos = no_token;
-    bool add_bos = false, add_bos_to_chat = false;
+    bool add_bos = false, add_bos_to_chat = false, add_eos = false;
     std::string bos_note;
     bool normalises = false;
     std::uint64_t fingerprint = 0;
@@ -275,6 +274,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
                                                  : impl->eos.front();
     impl->add_bos = spec.add_bos;
     impl->add_bos_to_chat = spec.add_bos_to_chat;
+    impl->add_eos = spec.add_eos;
     impl->bos_note = spec.bos_note;
     return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
 }
@@ -342,6 +342,10 @@ TokenId Tokenizer::named_eos() const {
 TokenId Tokenizer::bos() const {
     return impl_->bos;
 }
+bool Tokenizer::add_eos() const {
+    return impl_->add_eos;
+}
+
 bool Tokenizer::add_bos(bool to_chat) const {
     return to_chat ? impl_->add_bos_to_chat : impl_->add_bos;
 }
@@ -354,5 +358,41 @@ std::uint64_t Tokenizer::fingerprint() const {
 
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
+
+namespace {
+
+constexpr std::string_view replacement = "\xef\xbf\xbd";
+
+/// Moves completed text from `bytes` to the end of `out`; each invalid sequence becomes one U+FFFD. The bytes
+/// of an incomplete character stay unless `is_end`.
+void move_complete(std::string& bytes, bool is_end, std::string& out) {
+    std::string_view rest = bytes;
+    while (!rest.empty()) {
+        const Utf8Unit unit = next_utf8(rest);
+        if (unit.kind == Utf8Unit::Kind::incomplete && !is_end) break;
+        out += unit.kind == Utf8Unit::Kind::character ? rest.substr(0, unit.length) : replacement;
+        rest.remove_prefix(unit.length);
+    }
+    bytes.erase(0, bytes.size() - rest.size());
+}
+
+}  // namespace
+
+void TextStream::push(TokenId id, std::string& out) {
+    if (!tokenizer_->is_control(id)) pending_ += tokenizer_->token_bytes(id);
+    move_complete(pending_, false, out);
+}
+
+std::string TextStream::finish() {
+    std::string out;
+    move_complete(pending_, true, out);
+    return out;
+}
+
+std::string valid_utf8(std::string_view bytes) {
+    std::string held(bytes), out;
+    move_complete(held, true, out);
+    return out;
+}
 
 }  // namespace draftscope

@@ -57,6 +57,7 @@ struct TokenizerSpec {
     TokenId named_eos = no_token;  ///< eos_token of chat templates, if the file names one
     bool add_bos = false;          ///< in front of a raw text
     bool add_bos_to_chat = false;  ///< in front of a rendered chat that does not begin with it
+    bool add_eos = false;          ///< named_eos follows every prompt
     std::string bos_note;          ///< the files disagree on add_bos
     // Override what `pre` implies.
     std::optional<bool> normalises;     ///< normalise text to Unicode NFC first
@@ -96,6 +97,8 @@ class Tokenizer {
     TokenId named_eos() const;
     TokenId bos() const;
     bool add_bos(bool to_chat = false) const;
+    /// Returns whether named_eos() follows every prompt that does not end with it.
+    bool add_eos() const;
     const std::string& bos_note() const;
     /// FNV-1a over tokens, merges and pre-tokenizer name; identifies the vocabulary in artefacts and
     /// recordings.

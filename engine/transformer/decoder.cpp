@@ -1,7 +1,6 @@
 #include "engine/transformer/decoder.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <utility>
@@ -15,8 +14,6 @@ using kernels::padded_columns;
 
 /// Memory for the partial sums of attention; passes that need more run attention in several parts.
 constexpr std::size_t max_partial_bytes = std::size_t{256} << 20;
-/// Number of pass shapes above which all graphs are discarded.
-constexpr std::size_t max_graphs = 96;
 
 std::size_t product(std::int64_t a, std::int64_t b) {
     return numel(a, b);
@@ -69,17 +66,15 @@ bool Decoder::reserve(int rows) {
     const int room = std::max(rows, 2 * capacity_);
     const std::int64_t qkv = shape_.q_width() + 2 * shape_.kv_width();
     const int input = padded_columns(std::max(input_width_, shape_.hidden));
-    const std::size_t activation = backend_->activation_bytes();
-    const bool enough =
-        residual_.reserve(*backend_, product(room, shape_.hidden) * sizeof(float)) &&
-        input_.reserve(*backend_, product(room, input) * activation) &&
-        qkv_.reserve(*backend_, product(room, qkv) * sizeof(float)) &&
-        mixed_.reserve(*backend_, product(room, padded_columns(shape_.q_width())) * activation) &&
-        gate_up_.reserve(*backend_, product(room, 2 * shape_.ffn) * sizeof(float)) &&
-        active_.reserve(*backend_, product(room, padded_columns(shape_.ffn)) * activation) &&
-        projected_.reserve(*backend_, product(room, shape_.hidden) * sizeof(float));
+    const bool enough = residual_.reserve(*backend_, product(room, shape_.hidden) * sizeof(float)) &&
+                        input_.reserve(*backend_, product(room, input)) &&
+                        qkv_.reserve(*backend_, product(room, qkv) * sizeof(float)) &&
+                        mixed_.reserve(*backend_, product(room, padded_columns(shape_.q_width()))) &&
+                        gate_up_.reserve(*backend_, product(room, 2 * shape_.ffn) * sizeof(float)) &&
+                        active_.reserve(*backend_, product(room, padded_columns(shape_.ffn))) &&
+                        projected_.reserve(*backend_, product(room, shape_.hidden) * sizeof(float));
     capacity_ = enough ? room : 0;
-    keys_.clear();
+    ++reservations_;
     return enough;
 }
 
@@ -159,12 +154,10 @@ void Decoder::list_layout(const DecoderBatch& batch, std::vector<std::int32_t>& 
 bool Decoder::upload_listed() {
     std::size_t count = 0;
     for (std::size_t i = 0; i < num_layouts_; ++i) count += layouts_[i].values.size();
-    const std::int32_t* before = d_places_.data();
     if (!d_places_.begin(*backend_, count)) {
         num_layouts_ = 0;
         return false;
     }
-    if (before != d_places_.data()) keys_.clear();
     for (std::size_t i = 0; i < num_layouts_; ++i) layouts_[i].d_values = d_places_.add(layouts_[i].values);
     d_places_.upload(*backend_);
     return true;
@@ -230,13 +223,9 @@ Status Decoder::begin(const DecoderBatch& batch) {
             return backend_->out_of_memory(
                 fmt::format("the keys and values of {} slots", place.cache->slots()), "use a smaller batch");
     list_tiles();
-    const auto addresses = [this] { return std::array<const void*, 2>{d_caches_.data(), partial_.data()}; };
-    const auto before = addresses();
     if (!reserve(rows_) || !partial_.resize_at_least(*backend_, partial_floats()) || !place(batch))
         return backend_->out_of_memory(fmt::format("a pass of {} rows", rows_),
                                        "use a smaller batch or tree");
-    // Graphs contain these addresses and that of d_places_, so a reallocation invalidates them.
-    if (before != addresses()) keys_.clear();
     return {};
 }
 
@@ -251,7 +240,7 @@ void Decoder::attention(int cache_layer) {
     op.layer = cache_layer;
     op.blocks = blocks_;
     op.partial = partial_.as<float>();
-    op.y = mixed_.as<kernels::half_t>();
+    op.y = mixed_;
     op.y_stride = padded_columns(shape_.q_width());
     const std::size_t per_row = product(shape_.heads, blocks_) * (shape_.head_dim + 2) * sizeof(float);
     const int max_rows = backend_->is_host() ? rows_ : static_cast<int>(partial_.bytes() / per_row);
@@ -268,7 +257,7 @@ void Decoder::attention(int cache_layer) {
     }
 }
 
-void Decoder::add_output(const kernels::Matrix& weights, const kernels::half_t* x, const float* post_norm,
+void Decoder::add_output(const kernels::Matrix& weights, kernels::Activations x, const float* post_norm,
                          const kernels::Matrix* next, bool next_is_gated) {
     kernels::FusedMatmulOp op;
     op.product.weights = weights.device_matrix();
@@ -311,7 +300,7 @@ void Decoder::norm_queries_and_keys(const Vectors& vectors) {
     norm_heads(vectors.k_norm, vectors.k_norm_width, shape_.q_width(), shape_.kv_width());
 }
 
-void Decoder::attend(int layer, int cache_layer, const kernels::half_t* x, const kernels::NormSpec& norm) {
+void Decoder::attend(int layer, int cache_layer, kernels::Activations x, const kernels::NormSpec& norm) {
     const DecoderLayer& weights = layers_[layer];
     const Vectors& vectors = vectors_[layer];
     const int width = shape_.q_width() + 2 * shape_.kv_width();
@@ -331,11 +320,10 @@ void Decoder::attend(int layer, int cache_layer, const kernels::half_t* x, const
     norm_queries_and_keys(vectors);
     backend_->rope_store(store);
     attention(cache_layer);
-    add_output(weights.attn_out, mixed_.as<kernels::half_t>(), vectors.attn_post_norm, &weights.gate_up,
-               true);
+    add_output(weights.attn_out, mixed_, vectors.attn_post_norm, &weights.gate_up, true);
 }
 
-void Decoder::attend(int layer, int cache_layer, const kernels::half_t* x) {
+void Decoder::attend(int layer, int cache_layer, kernels::Activations x) {
     attend(layer, cache_layer, x, {});
 }
 
@@ -353,11 +341,11 @@ void Decoder::feed_forward(int layer, const kernels::Matrix* next) {
     project.product.y = gate_up_.as<float>();
     project.product.y_stride = 2 * shape_.ffn;
     project.norm = normed_residual(vectors.ffn_norm);
-    project.gated = active_.as<kernels::half_t>();
+    project.gated = active_;
     project.gated_stride = padded_columns(shape_.ffn);
     project.next = weights.down.device_matrix();
     backend_->fused_matmul(project);
-    add_output(weights.down, active_.as<kernels::half_t>(), vectors.ffn_post_norm, next, false);
+    add_output(weights.down, active_, vectors.ffn_post_norm, next, false);
 }
 
 void Decoder::run(int layer, const kernels::Matrix* next) {
@@ -365,16 +353,15 @@ void Decoder::run(int layer, const kernels::Matrix* next) {
     feed_forward(layer, next);
 }
 
-void Decoder::replay(std::span<const int> extra, FunctionRef<void()> work) {
-    if (backend_->is_host()) return work();
-    // The ops of a pass depend on its rows, attention blocks, tiles and the address of its layout.
-    std::vector<std::int64_t> shape{rows_, blocks_, places_.sequence - d_places_.data()};
-    shape.insert(shape.end(), tiles_.begin(), tiles_.end());
-    shape.insert(shape.end(), extra.begin(), extra.end());
-    if (keys_.size() > max_graphs) keys_.clear();
-    std::uint64_t& key = keys_[shape];
-    if (key == 0) key = backend_->new_graph_key();
-    backend_->graph(key, work);
+void Decoder::replay(std::span<const std::int64_t> key, FunctionRef<void()> work) {
+    // The ops of a pass depend on its rows, attention blocks, tiles and addresses.
+    graph_shape_.assign({rows_, blocks_, reservations_, kernels::as_key(places_.sequence),
+                         kernels::as_key(places_.position), kernels::as_key(places_.ancestor_count),
+                         kernels::as_key(places_.ancestor_slots), kernels::as_key(d_caches_.data()),
+                         kernels::as_key(partial_.data())});
+    graph_shape_.insert(graph_shape_.end(), tiles_.begin(), tiles_.end());
+    graph_shape_.insert(graph_shape_.end(), key.begin(), key.end());
+    graphs_.run(*backend_, graph_shape_, work);
 }
 
 }  // namespace draftscope

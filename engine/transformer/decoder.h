@@ -1,13 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
 #include "engine/transformer/decoder_layer.h"
 #include "kernels/device_array.h"
+#include "kernels/graph_keys.h"
 #include "kernels/rope.h"
 
 namespace draftscope {
@@ -23,8 +23,6 @@ class Decoder {
     /// size (EAGLE-3). Returns an error if out of device memory.
     Status prepare(kernels::Backend& backend, const LayerShape& shape, kernels::RopeTable& rope,
                    std::span<const DecoderLayer> layers, int input_width = 0);
-    /// Runs later passes on `device`, which has the memory of prepare()'s: another pool of the same CPU.
-    void use(kernels::Backend& backend) { backend_ = &backend; }
     kernels::Backend& device() { return *backend_; }
 
     /// Uploads a vector, such as a norm, to memory that the decoder owns. The CPU uses `values` themselves,
@@ -38,13 +36,13 @@ class Decoder {
     /// Begins a pass over the rows of `batch`, whose caches are in device memory. Uploads its layout unless
     /// the latest upload has it. Returns an error if out of device memory.
     Status begin(const DecoderBatch& batch);
-    /// Replaces the ancestor slots of begin() by an array in device memory with the same layout.
-    void use_tails(const std::int32_t* d_values) { places_.ancestor_slots = d_values; }
+    /// Replaces the ancestor slots of begin() by an array in the backend's memory with the same layout.
+    void use_ancestor_slots(const std::int32_t* slots) { places_.ancestor_slots = slots; }
     /// Also replaces positions and ancestor counts. The counts must not exceed those of the batch.
-    void use_places(const kernels::TreeRows& d_values) {
-        places_.position = d_values.positions;
-        places_.ancestor_count = d_values.ancestor_counts;
-        places_.ancestor_slots = d_values.ancestor_slots;
+    void use_rows(const kernels::TreeRows& rows) {
+        places_.position = rows.positions;
+        places_.ancestor_count = rows.ancestor_counts;
+        places_.ancestor_slots = rows.ancestor_slots;
     }
     /// Reserves memory for passes of `rows` rows, so that smaller passes do not reallocate and discard
     /// results. Returns false if out of memory.
@@ -53,11 +51,11 @@ class Decoder {
     /// The residual stream, [rows, hidden] f32.
     float* residual() const { return residual_.as<float>(); }
     /// Scratch for the input of a matmul, [rows, padded_columns(larger of input width and hidden)].
-    kernels::half_t* input() const { return input_.as<kernels::half_t>(); }
+    kernels::Activations input() const { return input_; }
     int hidden_stride() const { return kernels::padded_columns(shape_.hidden); }
 
     /// residual += W_o attention(W_qkv x). `x` has the stride of the layer's qkv matrix.
-    void attend(int layer, int cache_layer, const kernels::half_t* x);
+    void attend(int layer, int cache_layer, kernels::Activations x);
     /// The same with x = RMSNorm(residual). `norm` [hidden] is in device memory; null = no norm.
     void attend_residual(int layer, int cache_layer, const float* norm);
     /// residual += down(silu(gate x) * up x), where x = RMSNorm(residual), or the residual itself without
@@ -70,11 +68,9 @@ class Decoder {
         return {residual(), shape_.hidden, norm, shape_.norm_eps};
     }
 
-    /// Discards the graphs. Call it when memory used by the `work` of replay() has moved.
-    void forget_graphs() { keys_.clear(); }
     /// Runs `work`, which enqueues the ops of this pass, through Backend::graph(); equal passes share a
-    /// graph. `extra` distinguishes passes whose other ops differ.
-    void replay(std::span<const int> extra, FunctionRef<void()> work);
+    /// graph. `key` distinguishes passes whose other ops or addresses differ.
+    void replay(std::span<const std::int64_t> key, FunctionRef<void()> work);
 
   private:
     struct Vectors {
@@ -101,10 +97,10 @@ class Decoder {
     bool upload_listed();
     bool place(const DecoderBatch& batch);
     std::size_t partial_floats() const;
-    void attend(int layer, int cache_layer, const kernels::half_t* x, const kernels::NormSpec& norm);
+    void attend(int layer, int cache_layer, kernels::Activations x, const kernels::NormSpec& norm);
     void norm_queries_and_keys(const Vectors& vectors);
     void attention(int cache_layer);
-    void add_output(const kernels::Matrix& weights, const kernels::half_t* x, const float* post_norm,
+    void add_output(const kernels::Matrix& weights, kernels::Activations x, const float* post_norm,
                     const kernels::Matrix* next, bool next_is_gated);
 
     kernels::Backend* backend_ = nullptr;
@@ -131,8 +127,11 @@ class Decoder {
     kernels::DeviceStruct d_places_;    ///< the arrays of places_ except the caches, for each layout
     kernels::DeviceArray<kernels::KvPlanes> d_caches_;
     kernels::DeviceArray<float> partial_;
-    kernels::DeviceBuffer residual_, input_, qkv_, mixed_, gate_up_, active_, projected_;
-    std::map<std::vector<std::int64_t>, std::uint64_t> keys_;  ///< graph keys by the shape of a pass
+    kernels::DeviceBuffer residual_, qkv_, gate_up_, projected_;
+    kernels::ActivationBuffer input_, mixed_, active_;
+    int reservations_ = 0;  ///< counts the changes of their addresses
+    kernels::GraphKeys graphs_;
+    std::vector<std::int64_t> graph_shape_;  ///< of the pass
 };
 
 }  // namespace draftscope

@@ -1,32 +1,20 @@
 #include "engine/transformer/kv_cache.h"
 
 #include <cassert>
-#include <cstring>
 #include <mutex>
 #include <utility>
 
 namespace draftscope {
 
-namespace {
-
-/// Returns a lock of the device's queue; without a device it locks nothing.
-std::unique_lock<std::recursive_mutex> lock_queue(kernels::Backend* backend) {
-    return backend == nullptr ? std::unique_lock<std::recursive_mutex>()
-                              : std::unique_lock(backend->submit_mutex());
-}
-
-}  // namespace
-
-KvCache::KvCache(int layers, int slots, int kv_width, kernels::KvType type, kernels::Backend* backend)
-    : layers_(layers), slots_(slots), kv_width_(kv_width), type_(type), backend_(backend) {
+KvCache::KvCache(int layers, int slots, int kv_width, kernels::KvType type, kernels::Backend& backend)
+    : layers_(layers), slots_(slots), kv_width_(kv_width), type_(type), backend_(&backend) {
     assert(layers > 0 && slots >= 0 && kv_width > 0);
-    const auto lock = lock_queue(backend_);
+    const std::lock_guard lock(backend_->submit_mutex());
     reserve();
 }
 
 void KvCache::reserve() {
-    kernels::DeviceMemory& memory = backend_ == nullptr ? kernels::host_memory() : *backend_;
-    (void)memory_.reserve(memory, static_cast<std::size_t>(2 * layers_ * plane_bytes(slots_)));
+    (void)memory_.reserve(*backend_, static_cast<std::size_t>(2 * layers_ * plane_bytes(slots_)));
 }
 
 kernels::KvPlanes KvCache::planes() const {
@@ -54,7 +42,7 @@ kernels::CompactOp KvCache::path_move(const std::int32_t* path, const std::int32
 
 void KvCache::ensure_free(int count) {
     if (free_slots() >= count) return;
-    const auto lock = lock_queue(backend_);
+    const std::lock_guard lock(backend_->submit_mutex());
     const kernels::KvPlanes old = planes();
     const kernels::DeviceBuffer kept = std::exchange(memory_, kernels::DeviceBuffer());
     // Growing waits for the device. Adding `count` to all slots makes one growth enough for a text within its
@@ -64,15 +52,9 @@ void KvCache::ensure_free(int count) {
     const kernels::KvPlanes fresh = planes();
     if (fresh.data == nullptr || old.data == nullptr) return;
     const auto bytes = static_cast<std::size_t>(plane_bytes(length_));
-    for (int p = 0; p < 2 * layers_; ++p) {
-        kernels::half_t* to = fresh.data + p * fresh.plane;
-        const kernels::half_t* from = old.data + p * old.plane;
-        if (backend_ == nullptr)
-            std::memcpy(to, from, bytes);
-        else
-            backend_->copy(to, from, bytes);
-    }
-    if (backend_ != nullptr) (void)backend_->synchronize();  // before the old memory is released
+    for (int p = 0; p < 2 * layers_; ++p)
+        backend_->copy(fresh.data + p * fresh.plane, old.data + p * old.plane, bytes);
+    (void)backend_->synchronize();  // before the old memory is released
 }
 
 }  // namespace draftscope

@@ -2,7 +2,6 @@
 
 #include <span>
 
-#include "kernels/attention.h"
 #include "kernels/backend.h"
 #include "kernels/matrix.h"
 
@@ -20,8 +19,7 @@ class KvCache {
   public:
     /// Allocates all slots. Pages of the host are touched only when rows are written. If memory runs out, the
     /// planes have no data, and the pass that uses them reports the error.
-    /// `device` null = host memory.
-    KvCache(int layers, int slots, int kv_width, kernels::KvType type, kernels::Backend* backend = nullptr);
+    KvCache(int layers, int slots, int kv_width, kernels::KvType type, kernels::Backend& backend);
 
     int length() const { return length_; }
     int slots() const { return slots_; }

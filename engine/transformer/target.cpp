@@ -8,11 +8,10 @@
 #include "base/numel.h"
 #include "engine/formats/head_only_model.h"
 #include "engine/transformer/decoder_layer.h"
-#include "engine/transformer/device_embeddings.h"
 #include "engine/transformer/target_pass.h"
 #include "engine/weights/memory_check.h"
 #include "engine/weights/weight_packing.h"
-#include "kernels/matmul.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope {
 namespace {
@@ -114,45 +113,42 @@ Result<DecoderLayer> load_layer(WeightLoader& loader, const ModelFile& file, int
 }  // namespace
 
 struct Target::Impl {
+    kernels::Backend* backend = nullptr;
     ModelFile file;
     LayerShape shape;
     kernels::Precision precision = kernels::Precision::f32;
     std::string path;
-    const TensorInfo* embedding = nullptr;
     std::vector<DecoderLayer> layers;
     std::vector<float> output_norm;
     kernels::Matrix lm_head;
     kernels::RopeTable rope;
     std::size_t layer_bytes = 0;
     TargetPass pass;
-    DeviceEmbeddings device_embeddings;
+    kernels::EmbeddingTable embeddings;
 
     DecoderBatch batch;
     std::vector<int> no_slots;
-    std::vector<kernels::CompactOp> moves;
     std::vector<float> residual;  ///< [rows, d]
     std::vector<float> gathered;  ///< [logit rows, d], gathered
     std::vector<int> node_path;
 
     LoadReport load_report;
 
-    Status load_weights(kernels::Exec& exec, const ProgressFn& progress, const WeightCacheOptions& cache);
+    Status load_weights(const ProgressFn& progress, const WeightCacheOptions& cache);
     Status load_layers(WeightLoader& loader, const ProgressFn& progress);
     Status check(const ForwardRequest& request) const;
     Status check_sequence(const SequenceTokens& sequence) const;
     void add_rows(const SequenceTokens& sequence);
     /// Runs the rows of `sequences` through all layers and the final norm. `aux` may be null. Only a device
     /// fills `logits` [rows, V].
-    Status run(kernels::Exec& exec, std::span<const SequenceTokens> sequences,
-               std::span<const int> aux_layers, float* hidden, float* aux, float* logits = nullptr);
-    void compute_logits(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
+    Status run(std::span<const SequenceTokens> sequences, std::span<const int> aux_layers, float* hidden,
+               float* aux, float* logits = nullptr);
+    void compute_logits(const ForwardRequest& request, ForwardOutput& out);
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
-    Status add_trees(const TreesRequest& request, const TreeStep& step);
-    kernels::Backend* device() const { return lm_head.on_device() ? &lm_head.device() : nullptr; }
+    Status add_rows(const TreePass& pass);
     /// Bytes of keys and values of the latest pass, over all layers.
     std::uint64_t kv_bytes() const {
-        const std::size_t value =
-            device() != nullptr ? sizeof(kernels::half_t) : kernels::bytes_per_value(kv_type_for(precision));
+        const std::size_t value = kernels::bytes_per_value(kv_type_for(precision));
         return static_cast<std::uint64_t>(file.config.layers) * batch.kv_bytes(shape.kv_width(), value);
     }
 };
@@ -169,25 +165,27 @@ Status Target::Impl::load_layers(WeightLoader& loader, const ProgressFn& progres
         layers.push_back(std::move(layer));
     }
     DS_ASSIGN(output_norm, read_vector(*file.weights, "output_norm.weight", config.hidden));
-    rope = kernels::make_rope_table(config.head_dim, config.rope_theta, config.context, config.rope_divisors,
-                                    config.rope_scale);
+    rope = kernels::make_rope_table(config.head_dim, config.rotation.theta, config.context,
+                                    config.rotation.divisors, config.rotation.scale);
     return {};
 }
 
-Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progress,
-                                  const WeightCacheOptions& cache) {
+Status Target::Impl::load_weights(const ProgressFn& progress, const WeightCacheOptions& cache) {
     const WeightSource& source = *file.weights;
     const ModelConfig& config = file.config;
-    DS_ASSIGN(embedding, require_tensor(source, "token_embd.weight", {config.vocab, config.hidden}));
-    WeightLoader loader(exec, precision, source, make_plan(config, shape), cache);
+    DS_ASSIGN(const TensorInfo* embedding,
+              require_tensor(source, "token_embd.weight", {config.vocab, config.hidden}));
+    embeddings = {config.vocab, config.hidden, [&source, embedding](TokenId token, float* out) {
+                      source.read_row(*embedding, token, out);
+                  }};
+    WeightLoader loader(*backend, precision, source, make_plan(config, shape), cache);
     if (!is_head_only(config)) DS_TRY(load_layers(loader, progress));
     if (progress)
         progress(config.layers / (config.layers + 1.0), fmt::format("{} the LM head", loader.activity()));
     DS_ASSIGN(lm_head, loader.next());
     if (progress && loader.writing()) progress(1.0, "waiting for the packed weights to be on disk");
     load_report = loader.finish();
-    if (!is_head_only(config))
-        DS_TRY(pass.prepare(exec.backend(), shape, rope, layers, output_norm, lm_head));
+    if (!is_head_only(config)) DS_TRY(pass.prepare(*backend, shape, rope, layers, output_norm, lm_head));
     if (progress) progress(1.0, "target ready");
     return {};
 }
@@ -195,8 +193,7 @@ Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progres
 void Target::Impl::embed(std::span<const TokenId> tokens, Rows<float> out) const {
     assert(out.rows == static_cast<int>(tokens.size()) && out.cols == shape.hidden);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-        assert(tokens[i] >= 0 && tokens[i] < file.config.vocab);
-        file.weights->read_row(*embedding, tokens[i], out.row_data(static_cast<int>(i)));
+        embeddings.read(tokens[i], out.row_data(static_cast<int>(i)));
     }
 }
 
@@ -268,8 +265,8 @@ void Target::Impl::add_rows(const SequenceTokens& sequence) {
     }
 }
 
-Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceTokens> sequences,
-                         std::span<const int> aux_layers, float* hidden, float* aux, float* logits) {
+Status Target::Impl::run(std::span<const SequenceTokens> sequences, std::span<const int> aux_layers,
+                         float* hidden, float* aux, float* logits) {
     batch.clear();
     for (const SequenceTokens& sequence : sequences) add_rows(sequence);
     const int rows = batch.rows();
@@ -283,10 +280,10 @@ Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceTokens> se
         embed(sequence.tokens, x.slice(first, n));
         first += n;
     }
-    return pass.run(exec.backend(), batch, x, aux_layers, hidden, aux, logits);
+    return pass.run(batch, x, aux_layers, hidden, aux, logits);
 }
 
-void Target::Impl::compute_logits(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
+void Target::Impl::compute_logits(const ForwardRequest& request, ForwardOutput& out) {
     const int d = shape.hidden;
     const int rows = request.all_logits ? out.rows : static_cast<int>(request.logit_rows.size());
     out.logits.resize(numel(rows, lm_head.n()));
@@ -300,8 +297,8 @@ void Target::Impl::compute_logits(kernels::Exec& exec, const ForwardRequest& req
         }
         input = gathered.data();
     }
-    kernels::prefetch_next(exec, nullptr);
-    kernels::matmul(exec, lm_head, Rows<const float>(input, rows, d),
+    backend->pool().set_next_weights({});
+    kernels::matmul(backend->pool(), lm_head, Rows<const float>(input, rows, d),
                     Rows<float>(out.logits.data(), rows, lm_head.n()));
     out.bytes += lm_head.bytes();
 }
@@ -325,7 +322,7 @@ bool is_mostly_f16(const WeightSource& weights) {
 Target::Target(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Target::~Target() = default;
 
-Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::Exec& exec,
+Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::Backend& backend,
                                              std::optional<kernels::Precision> precision,
                                              const ProgressFn& progress, const WeightCacheOptions& cache,
                                              int context) {
@@ -335,7 +332,7 @@ Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::E
         return bad_input("--context {}: is more than the {} positions of {}; leave it out or choose fewer",
                          context, file.config.context, path);
     if (context > 0) file.config.context = context;
-    const bool on_device = exec.device() != nullptr;
+    const bool on_device = !backend.is_host();
     const kernels::Precision chosen = precision.value_or(
         file.quantised && !on_device ? kernels::Precision::int8 : kernels::Precision::bf16);
     if (on_device && chosen != kernels::Precision::bf16)
@@ -344,27 +341,28 @@ Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::E
     // On the CPU, angles are computed for the positions in use.
     const int positions = on_device || context > 0 ? file.config.context : 0;
     DS_TRY(check_memory(file, chosen,
-                        on_device ? std::optional(exec.device()->info().memory_bytes) : available_memory(),
+                        on_device ? std::optional(backend.info().memory_bytes) : available_memory(),
                         positions));
     // Without --precision, a device computes in the checkpoint's 16-bit type.
     if (on_device)
-        exec.device()->set_dtype(!precision && file.weights != nullptr && is_mostly_f16(*file.weights)
-                                     ? kernels::Float16Kind::f16
-                                     : kernels::Float16Kind::bf16);
-    return build(std::move(file), exec, chosen, progress, cache);
+        backend.set_dtype(!precision && file.weights != nullptr && is_mostly_f16(*file.weights)
+                              ? kernels::Float16Kind::f16
+                              : kernels::Float16Kind::bf16);
+    return build(std::move(file), backend, chosen, progress, cache);
 }
 
-Result<std::unique_ptr<Target>> Target::build(ModelFile file, kernels::Exec& exec,
+Result<std::unique_ptr<Target>> Target::build(ModelFile file, kernels::Backend& backend,
                                               kernels::Precision precision, const ProgressFn& progress,
                                               const WeightCacheOptions& cache) {
     if (file.weights == nullptr) return failed("a target needs weights");
     DS_TRY(check_config(file.config, file.weights->path()));
     auto impl = std::make_unique<Impl>();
+    impl->backend = &backend;
     impl->file = std::move(file);
     impl->shape = layer_shape(impl->file.config);
-    impl->precision = exec.device() != nullptr ? kernels::Precision::bf16 : precision;
+    impl->precision = !backend.is_host() ? kernels::Precision::bf16 : precision;
     impl->path = impl->file.weights->path();
-    DS_TRY(impl->load_weights(exec, progress, cache));
+    DS_TRY(impl->load_weights(progress, cache));
     return std::unique_ptr<Target>(new Target(std::move(impl)));
 }
 
@@ -395,25 +393,24 @@ const kernels::Matrix& Target::lm_head() const {
 void Target::embed(std::span<const TokenId> tokens, Rows<float> out) const {
     impl_->embed(tokens, out);
 }
+kernels::EmbeddingTable& Target::embeddings() const {
+    return impl_->embeddings;
+}
 const kernels::RopeTable& Target::rope() const {
     return impl_->rope;
 }
+kernels::Backend& Target::backend() const {
+    return *impl_->backend;
+}
 KvCache Target::make_cache(int slots) const {
     return KvCache(config().layers, slots, impl_->shape.kv_width(), kv_type_for(impl_->precision),
-                   impl_->device());
-}
-const float* Target::device_embeddings() const {
-    Impl& impl = *impl_;
-    if (impl.device() == nullptr) return nullptr;
-    return impl.device_embeddings.get(
-        *impl.device(), config().vocab, impl.shape.hidden,
-        [&](std::span<const TokenId> tokens, Rows<float> out) { impl.embed(tokens, out); });
+                   *impl_->backend);
 }
 std::size_t Target::weight_bytes() const {
     return impl_->layer_bytes + impl_->output_norm.size() * sizeof(float) + impl_->lm_head.bytes();
 }
 
-Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
+Status Target::forward(const ForwardRequest& request, ForwardOutput& out) {
     DS_TRY(impl_->check(request));
     int rows = 0;
     for (const SequenceTokens& sequence : request.sequences) rows += static_cast<int>(sequence.tokens.size());
@@ -422,104 +419,51 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
     out.rows = rows;
     out.hidden.resize(numel(rows, d));
     out.aux.resize(numel(rows, aux_width));
-    const bool with_logits = impl_->device() != nullptr && request.all_logits;
-    out.device_logits = nullptr;
+    const bool with_logits = !impl_->backend->is_host() && request.all_logits;
     if (with_logits) out.logits.resize(numel(rows, impl_->lm_head.n()));
-    DS_TRY(impl_->run(exec, request.sequences, request.aux_layers, out.hidden.data(), out.aux.data(),
+    DS_TRY(impl_->run(request.sequences, request.aux_layers, out.hidden.data(), out.aux.data(),
                       with_logits ? out.logits.data() : nullptr));
     out.bytes = impl_->layer_bytes + impl_->kv_bytes();
     if (with_logits) {
         out.bytes += impl_->lm_head.bytes();
         return {};
     }
-    impl_->compute_logits(exec, request, out);
+    impl_->compute_logits(request, out);
     return {};
 }
 
-/// Adds the trees' rows to `batch`. On a device, their positions and ancestors are not known yet.
-Status Target::Impl::add_trees(const TreesRequest& request, const TreeStep& step) {
-    const kernels::TreeRows& rows = step.rows_on_device();
-    const bool host = device() == nullptr;
-    if (!host) no_slots.assign(rows.width, 0);
+/// Adds the rows of a pass to `batch`. Its own arrays have their positions and ancestors.
+Status Target::Impl::add_rows(const TreePass& trees) {
+    no_slots.assign(trees.rows.width, 0);
     batch.clear();
-    for (std::size_t i = 0; i < request.caches.size(); ++i) {
-        KvCache& cache = *request.caches[i];
-        const TreeStep::Tree& tree = step.trees()[i];
-        const int committed = cache.length();
-        if (tree.nodes > cache.free_slots() || committed + tree.levels >= file.config.context)
+    for (const TreePass::Sequence& sequence : trees.sequences) {
+        KvCache& cache = *sequence.cache;
+        const int committed = cache.length(), last = committed + sequence.levels;
+        if (sequence.rows > cache.free_slots() || last >= file.config.context)
             return failed(
                 "target forward: a tree of {} nodes and {} levels does not fit after {} of {} slots",
-                tree.nodes, tree.levels, committed, cache.slots());
-        for (int n = 0; n < tree.nodes; ++n) {
-            const int row = tree.first_row + n;
-            std::span<const int> slots = no_slots;
-            if (host)
-                slots = {rows.ancestor_slots + row_offset(row, rows.width),
-                         static_cast<std::size_t>(rows.ancestor_counts[row])};
-            batch.add_row(cache, committed + n, host ? rows.positions[row] : committed, committed, slots);
-        }
+                sequence.rows, sequence.levels, committed, cache.slots());
+        for (int n = 0; n < sequence.rows; ++n)
+            batch.add_row(cache, committed + n, last, committed, no_slots);
     }
     return {};
 }
 
-Result<std::uint64_t> Target::enqueue_trees(kernels::Exec& exec, const TreesRequest& request,
-                                            const TreeStep& step) {
+Result<std::uint64_t> Target::enqueue(const TreePass& pass) {
     Impl& impl = *impl_;
-    kernels::Backend& backend = exec.backend();
-    const bool host = backend.is_host();
-    const float* embeddings = host ? nullptr : device_embeddings();
-    if (!host && embeddings == nullptr) return backend.out_of_memory("the target's embeddings");
-    DS_TRY(impl.add_trees(request, step));
-    const int rows = step.rows(), d = impl.shape.hidden;
-    const TokenId* tokens = step.rows_on_device().tokens;
-    DS_TRY(impl.pass.enqueue_trees(
-        backend, impl.batch,
-        [&](float* to) {
-            if (host) return impl.embed({tokens, static_cast<std::size_t>(rows)}, Rows<float>(to, rows, d));
-            backend.copy_rows({embeddings, d, tokens, rows, d, to, d});
-        },
-        request.aux_layers, step, request.query));
+    if (!impl.embeddings.load(*impl.backend)) return impl.backend->out_of_memory("the target's embeddings");
+    DS_TRY(impl.add_rows(pass));
+    DS_TRY(impl.pass.enqueue(impl.batch, impl.embeddings, pass));
     return impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
 }
 
-Status Target::upload_tree_layout(kernels::Exec& exec, const TreesRequest& request, const TreeStep& step) {
-    DS_TRY(impl_->add_trees(request, step));
-    return impl_->pass.upload_layout(exec.backend(), impl_->batch);
+Status Target::upload_layout(const TreePass& pass) {
+    DS_TRY(impl_->add_rows(pass));
+    return impl_->pass.upload_layout(impl_->batch);
 }
 
-Status Target::enqueue_answers(kernels::Exec& exec, const TreesRequest& request, TreeStep& step) {
-    Impl& impl = *impl_;
-    kernels::Backend& backend = exec.backend();
-    if (!impl.pass.logits().enqueue_answers(step))
-        return backend.out_of_memory(fmt::format("the choices of {} rows", step.rows()));
-    impl.moves.clear();
-    for (std::size_t i = 0; i < request.caches.size(); ++i) {
-        const auto index = static_cast<int>(i);
-        impl.moves.push_back(
-            request.caches[i]->path_move(step.device_path(index), step.device_path_count(index),
-                                         std::min(step.rows_on_device().width, step.trees()[i].nodes)));
-    }
-    backend.compact(impl.moves);
-    return {};
-}
-
-void Target::collect_trees(const TreeStep& step, ForwardOutput& out) {
-    Impl& impl = *impl_;
-    out.rows = step.rows();
-    out.hidden.clear();
-    out.aux.clear();
-    out.device_logits = &impl.pass.logits();
-    impl.pass.logits().collect(out.answers);
-    out.bytes = impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
-}
-
-const float* Target::device_features(bool hidden) const {
-    return hidden ? impl_->pass.device_hidden() : impl_->pass.device_aux();
-}
-
-Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const TokenId> tokens,
-                       std::span<const int> aux_layers, ForwardOutput& out,
-                       const std::function<bool()>& cancelled) {
+Status Target::prefill(KvCache& cache, std::span<const TokenId> tokens, std::span<const int> aux_layers,
+                       ForwardOutput& out, const std::function<bool()>& cancelled) {
     const int n = static_cast<int>(tokens.size());
     const int d = impl_->shape.hidden;
     const int aux_width = static_cast<int>(aux_layers.size()) * d;
@@ -529,21 +473,20 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
     out.rows = n;
     out.hidden.resize(numel(n, d));
     out.aux.resize(numel(n, aux_width));
-    out.device_logits = nullptr;
     out.bytes = 0;
-    const int max_rows = exec.device() == nullptr ? prefill_chunk : device_prefill_chunk;
+    const int max_rows = impl_->backend->is_host() ? prefill_chunk : device_prefill_chunk;
     for (int first = 0; first < n; first += max_rows) {
         if (cancelled && cancelled()) return Error{ErrorKind::cancelled, "stopped while reading the prompt"};
         const int rows = std::min(max_rows, n - first);
         const SequenceTokens chunk{&cache, tokens.subspan(first, rows), {}, nullptr};
-        DS_TRY(impl_->run(exec, {&chunk, 1}, aux_layers, out.hidden.data() + numel(first, d),
+        DS_TRY(impl_->run({&chunk, 1}, aux_layers, out.hidden.data() + numel(first, d),
                           out.aux.data() + numel(first, aux_width)));
         out.bytes += impl_->layer_bytes + impl_->kv_bytes();
         cache.commit(rows);
     }
     const int last = n - 1;
     if (n > 0) request.logit_rows = {&last, 1};
-    impl_->compute_logits(exec, request, out);
+    impl_->compute_logits(request, out);
     return {};
 }
 

@@ -12,10 +12,11 @@
 #include "base/spans.h"
 #include "engine/formats/model_config.h"
 #include "engine/formats/model_file.h"
-#include "engine/transformer/device_logits.h"
 #include "engine/transformer/kv_cache.h"
+#include "engine/transformer/target_pass.h"
 #include "engine/tree/ancestor_mask.h"
 #include "engine/weights/weight_loader.h"
+#include "kernels/embedding_table.h"
 #include "kernels/matrix.h"
 #include "kernels/rope.h"
 
@@ -39,17 +40,7 @@ struct ForwardOutput {
     std::vector<float> hidden;  ///< [rows, d], after the final norm: EAGLE's feature
     std::vector<float> aux;     ///< [rows, 3d] if requested: EAGLE-3's three residual-stream snapshots
     std::vector<float> logits;  ///< [logit_rows, V]
-    // Of trees, in place of `hidden`, `aux` and `logits`:
-    DeviceLogits* device_logits = nullptr;  ///< valid until the next pass
-    LogitsResult answers;                   ///< results of the request's query
-    std::uint64_t bytes = 0;                ///< weights, keys and values read by this call
-};
-
-/// A forward pass over the trees of a TreeStep, rows in the order of its trees.
-struct TreesRequest {
-    std::span<KvCache* const> caches;  ///< each tree's sequence
-    std::span<const int> aux_layers;
-    LogitsQuery query;
+    std::uint64_t bytes = 0;    ///< weights, keys and values read by this call
 };
 
 struct ForwardRequest {
@@ -67,13 +58,13 @@ class Target {
   public:
     /// Loads a target. `precision` defaults to int8 for quantised files and to bf16 otherwise; a device uses
     /// bf16, or fp16 for fp16 checkpoints. `context` limits the model's context; 0 = no limit.
-    static Result<std::unique_ptr<Target>> load(const std::string& path, kernels::Exec& exec,
+    static Result<std::unique_ptr<Target>> load(const std::string& path, kernels::Backend& backend,
                                                 std::optional<kernels::Precision> precision,
                                                 const ProgressFn& progress = {},
                                                 const WeightCacheOptions& cache = {}, int context = 0);
     /// Builds a target from weights under GGUF names (random models in tests, synthetic targets). The
     /// tokenizer may be null.
-    static Result<std::unique_ptr<Target>> build(ModelFile file, kernels::Exec& exec,
+    static Result<std::unique_ptr<Target>> build(ModelFile file, kernels::Backend& backend,
                                                  kernels::Precision precision,
                                                  const ProgressFn& progress = {},
                                                  const WeightCacheOptions& cache = {});
@@ -91,40 +82,32 @@ class Target {
     /// Writes token embeddings as f32 rows; `out` is [tokens, d]. Values come dequantised from the file even
     /// if the LM head shares the tensor at another precision. Ids must be inside the vocabulary.
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
+    /// The same values as an operand of ops.
+    kernels::EmbeddingTable& embeddings() const;
     const kernels::RopeTable& rope() const;
+    /// The backend that holds the weights and runs every pass.
+    kernels::Backend& backend() const;
     KvCache make_cache(int slots) const;
-    /// Embeddings of all tokens [V, d] on the weights' device; null without a device or if its memory runs
-    /// out. The caller holds Backend::submit_mutex().
-    const float* device_embeddings() const;
     std::size_t weight_bytes() const;  ///< bytes read by one forward pass, LM head included
 
     /// Runs rows after each cache's committed slots without committing them. If a cache has too few free
     /// slots or a position exceeds the context, returns an error and leaves the caches unchanged. Allocates
     /// only while buffers grow.
-    Status forward(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
+    Status forward(const ForwardRequest& request, ForwardOutput& out);
     /// Runs `tokens` in chunks of prefill_chunk (device_prefill_chunk on a device) and commits them. `hidden`
     /// and `aux` cover every token, `logits` only the last. If cancelled, completed chunks stay committed.
-    Status prefill(kernels::Exec& exec, KvCache& cache, std::span<const TokenId> tokens,
-                   std::span<const int> aux_layers, ForwardOutput& out,
-                   const std::function<bool()>& cancelled = {});
+    Status prefill(KvCache& cache, std::span<const TokenId> tokens, std::span<const int> aux_layers,
+                   ForwardOutput& out, const std::function<bool()>& cancelled = {});
     static constexpr int prefill_chunk = 128;
     /// Larger on a device, because few rows leave its tensor cores idle; our default, not measured.
     static constexpr int device_prefill_chunk = 512;
 
-    /// Enqueues a forward pass over trees that are in the backend's memory by then; see forward(). Commits
-    /// nothing. The caller holds Backend::submit_mutex(), calls enqueue_answers(), enqueues the rest of its
-    /// round, synchronizes, and calls collect_trees(). Returns the bytes to be read.
-    Result<std::uint64_t> enqueue_trees(kernels::Exec& exec, const TreesRequest& request,
-                                        const TreeStep& step);
-    /// Uploads the layout of the rows of enqueue_trees() on a device. Call it before the trees are drafted.
-    Status upload_tree_layout(kernels::Exec& exec, const TreesRequest& request, const TreeStep& step);
-    /// Enqueues the answers to the query and the acceptance of the trees' paths. Then it compacts the keys
-    /// and values of accepted nodes. The answers come with TreeStep::enqueue_download().
-    Status enqueue_answers(kernels::Exec& exec, const TreesRequest& request, TreeStep& step);
-    /// Writes the results after synchronization; features and logits stay in the backend's memory.
-    void collect_trees(const TreeStep& step, ForwardOutput& out);
-    /// Features of the latest enqueue_trees(): hidden [rows, d], or with aux layers [rows, layers * d].
-    const float* device_features(bool hidden) const;
+    /// Enqueues a pass; see forward(). Commits nothing. The caller holds Backend::submit_mutex(). Returns the
+    /// bytes to be read.
+    Result<std::uint64_t> enqueue(const TreePass& pass);
+    /// Uploads the layout of a pass. Call it before the trees are drafted, so that a device does not wait for
+    /// a transfer between drafts and verification.
+    Status upload_layout(const TreePass& pass);
 
   private:
     struct Impl;

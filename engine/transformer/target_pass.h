@@ -1,14 +1,39 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
-#include "base/function_ref.h"
+#include "engine/round/arena.h"
 #include "engine/transformer/decoder.h"
-#include "engine/transformer/device_logits.h"
+#include "engine/transformer/kv_cache.h"
+#include "kernels/embedding_table.h"
 
 namespace draftscope {
 
-/// A target's layers, final norm and LM head on a device, with all activations in device memory.
+/// Where a pass leaves its results, in the backend's memory.
+struct PassOutputs {
+    float* hidden = nullptr;  ///< [rows, d], after the final norm
+    float* aux = nullptr;     ///< [rows, aux_layers * d]; null without aux layers
+    float* logits = nullptr;  ///< [rows, V]; null = not computed
+};
+
+/// A forward pass whose rows are in the backend's memory: trees of several sequences, as masks. The rows of a
+/// sequence are adjacent, in the order of `sequences`.
+struct TreePass {
+    struct Sequence {
+        KvCache* cache = nullptr;
+        int rows = 0, levels = 0;  ///< `levels`: the deepest row's distance from the first
+    };
+    std::span<const Sequence> sequences;
+    kernels::TreeRows rows;  ///< tokens, positions and ancestors
+    std::span<const int> aux_layers;
+    PassOutputs outputs;
+    /// Over the LM head, if `outputs` has no logits; the target sets its operands.
+    kernels::MatmulTopKOp best;
+};
+
+/// A target's layers, final norm and LM head, with all activations in the backend's memory.
 class TargetPass {
   public:
     /// Uploads the vectors; locks Backend::submit_mutex() itself. All spans, `rope` and `lm_head` must
@@ -18,43 +43,29 @@ class TargetPass {
                    const kernels::Matrix& lm_head);
     /// Runs the rows of `batch` from their `embeddings` [rows, d], in host memory. Writes `hidden` [rows, d],
     /// `aux` [rows, aux_layers * d] and `logits` [rows, V] to host memory. `logits` may be null, and so may
-    /// `aux` without aux layers. Locks Backend::submit_mutex() and synchronizes. `device` is that of
-    /// prepare(), or another pool of the same CPU.
-    Status run(kernels::Backend& backend, const DecoderBatch& batch, Rows<const float> embeddings,
-               std::span<const int> aux_layers, float* hidden, float* aux, float* logits);
-    DeviceLogits& logits() { return logits_; }
+    /// `aux` without aux layers. Locks Backend::submit_mutex() and synchronizes.
+    Status run(const DecoderBatch& batch, Rows<const float> embeddings, std::span<const int> aux_layers,
+               float* hidden, float* aux, float* logits);
 
-    /// Enqueues the same pass for the trees of `step`, up to the logits or best tokens that `query` needs.
-    /// Then logits() answers it. On a device, rows of `batch` have `step.rows_on_device().width` ancestors
-    /// each, and `step` has their positions. `enqueue_embeddings` writes the rows' embeddings [rows, d]. The
-    /// features below are in the device's memory. The caller holds Backend::submit_mutex().
-    Status enqueue_trees(kernels::Backend& backend, const DecoderBatch& batch,
-                         FunctionRef<void(float*)> enqueue_embeddings, std::span<const int> aux_layers,
-                         const TreeStep& step, const LogitsQuery& query);
-    /// Uploads the layout of the rows of enqueue_trees(), which then uploads nothing. It is called before the
-    /// trees are drafted, so that the device does not wait for a transfer between drafts and verification.
-    Status upload_layout(kernels::Backend& backend, const DecoderBatch& batch) {
-        decoder_.use(backend);
-        return decoder_.upload_layouts({&batch, 1});
-    }
-    const float* device_hidden() const { return hidden_.as<float>(); }  ///< [rows, d]
-    const float* device_aux() const { return aux_.as<float>(); }        ///< [rows, aux_layers * d]
+    /// Enqueues a pass over the rows of `batch`, which have pass.rows.width ancestors each; `pass` has the
+    /// arrays that replace theirs. `embeddings` is loaded. The caller holds Backend::submit_mutex().
+    Status enqueue(const DecoderBatch& batch, const kernels::EmbeddingTable& embeddings,
+                   const TreePass& pass);
+    /// Uploads the layout of the rows of enqueue(), which then uploads nothing.
+    Status upload_layout(const DecoderBatch& batch) { return decoder_.upload_layouts({&batch, 1}); }
 
   private:
-    bool reserve(int rows, int aux_width, bool logits);
-    void use_places(const kernels::TreeRows& trees);
-    void enqueue_layers(int rows, std::span<const int> aux_layers, bool head_input, bool with_logits,
-                        int tag);
+    /// Passes whose row positions are in different memory, or that compute other parts.
+    enum class Kind { layers, with_logits, trees };
+    void enqueue_layers(int rows, std::span<const int> aux_layers, const PassOutputs& outputs, Kind kind);
 
     Decoder decoder_;
     LayerShape shape_;
     std::span<const DecoderLayer> layers_;
     const float* output_norm_ = nullptr;
     const kernels::Matrix* lm_head_ = nullptr;
-    kernels::DeviceBuffer hidden_, aux_;
-    DeviceLogits logits_;
-    std::vector<int> extra_;    ///< distinguishes the graphs of passes
-    kernels::TreeRows latest_;  ///< graphs may contain its addresses
+    RoundArena memory_;              ///< of run()
+    std::vector<std::int64_t> key_;  ///< distinguishes the graphs of passes
 };
 
 }  // namespace draftscope

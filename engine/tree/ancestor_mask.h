@@ -22,7 +22,7 @@ class AncestorMask {
 
     int nodes() const { return nodes_; }
     int words_per_row() const { return static_cast<int>(words_); }
-    const std::uint64_t* row(int node) const { return bits_.data() + row_offset(node, words_); }
+    const std::uint64_t* row(int node) const { return bits_.data() + numel(node, words_); }
     bool test(int node, int ancestor) const {
         return (row(node)[ancestor / 64] >> (ancestor % 64) & 1u) != 0;
     }

@@ -50,7 +50,6 @@ struct TreeSpec {
     /// Static tree; null = dynamic. With a static tree, depth, topk and nodes describe its size.
     std::shared_ptr<const TreeChoices> choices = nullptr;
     bool operator==(const TreeSpec& other) const;
-    /// Number of candidate levels: depth + 1.
     int levels() const { return depth + 1; }
     /// Maximum number of nodes that candidates are drafted from, without the root: the KV slots that an
     /// expansion writes.

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <optional>
 
+#include "base/parse.h"
 #include "engine/tree/draft_tree.h"
 
 namespace draftscope {
@@ -25,21 +25,14 @@ const Preset presets[] = {
     {"slimspec", {5, 1, 7}},  {"microspec", {5, 10, 60}},  {"dynaspec", {5, 10, 60}},
 };
 
-std::string_view trim(std::string_view text) {
-    const auto first = text.find_first_not_of(" \t");
-    if (first == std::string_view::npos) return {};
-    return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
 Result<int> parse_field(std::string_view name, std::string_view value, int min_value, int max_value) {
-    int number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size())
+    const auto number = parse_number<int>(value);
+    if (!number)
         return bad_input("tree: {}={} is not a whole number; use {}={}..{}", name, value, name, min_value,
                          max_value);
-    if (number < min_value || number > max_value)
-        return bad_input("tree: {}={} is outside {}..{}", name, number, min_value, max_value);
-    return number;
+    if (*number < min_value || *number > max_value)
+        return bad_input("tree: {}={} is outside {}..{}", name, *number, min_value, max_value);
+    return *number;
 }
 
 /// Maximum number of nodes for `depth` and `topk`, root included.

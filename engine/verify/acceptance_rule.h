@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/verify/target_logits.h"
 #include "engine/verify/verify.h"
 
 /// Acceptance rules: one file per rule, one line in the registry.
 namespace draftscope {
 
-struct LogitsResult;
 class AcceptanceRule;
 using RulePtr = std::shared_ptr<const AcceptanceRule>;
 
@@ -39,15 +39,23 @@ struct RuleInfo {
     bool is_simulated() const { return make == nullptr; }
 };
 
-/// What a rule needs of the drafts and of the target's logits. The backend computes it and accepts the path;
-/// see LogitsQuery.
+/// What a rule needs of the drafts and of the target's logits before its ops.
 struct RuleNeeds {
-    bool sampled_drafts = false;    ///< drafts sampled from the head's distribution, not its best tokens
-    int best_tokens = 0;            ///< number of best tokens of each row, if choices are sampled
-    bool draft_logits = false;      ///< logit of each draft in its parent's row
-    bool entropies = false;         ///< typical acceptance, by the entropy of each row
-    bool rejections = false;        ///< rejection sampling of each node's children
-    double epsilon = 0, delta = 0;  ///< with `entropies`: thresholds
+    bool sampled_drafts = false;  ///< drafts sampled from the head's distribution, not its best tokens
+    bool draft_uniforms = false;  ///< random numbers for the acceptance of each draft
+    int best_tokens = 0;          ///< number of best tokens of each row, if choices are sampled
+    bool draft_logits = false;    ///< logit of each draft in its parent's row
+};
+
+/// What a rule's ops work on: a step whose trees are drafted and whose logits are computed.
+struct VerifyContext {
+    kernels::Backend& backend;
+    RoundStep& step;
+    const TargetLogits& logits;
+    /// [requested_count] values of 4 bytes that the rule's ops leave in the backend's memory, as
+    /// LogitsResult::by_rule later; null = none.
+    const void* requested = nullptr;
+    std::size_t requested_count = 0;
 };
 
 /// Result of verifying one tree.
@@ -72,7 +80,7 @@ struct TreeLogits {
     void emit_drafts(const DraftTree& tree, std::span<const int> path) const;
 };
 
-/// Decides which drafts of a tree are accepted. The backend accepts the path by needs(). Stateless.
+/// Decides which drafts of a tree are accepted, by ops on the backend. Stateless.
 class AcceptanceRule {
   public:
     explicit AcceptanceRule(const RuleInfo& info) : info_(info) {}
@@ -87,6 +95,10 @@ class AcceptanceRule {
     virtual int max_accepted(const Sampling&, const TokenPosition& /*place*/, int levels) const {
         return levels;
     }
+    /// Enqueues the ops that write the accepted path of every tree, RoundLayout::path(). The caller holds
+    /// Backend::submit_mutex() and checks RoundStep::memory afterwards. By default, a path follows the
+    /// target's choices.
+    virtual void enqueue(VerifyContext& context) const;
     /// Sets `out` to the accepted `path` and its bonus, and the choices along the path to what is emitted.
     /// `out` keeps its memory.
     void accept(const DraftTree& tree, const TreeLogits& logits, std::span<const int> path,
@@ -95,6 +107,8 @@ class AcceptanceRule {
   protected:
     /// Replaces choices that are not emitted after an accepted path.
     virtual void emit(const DraftTree&, const TreeLogits&, std::span<const int> /*path*/) const {}
+    /// Enqueues paths whose choice of row r is choices[r * stride]; null accepts the first children.
+    static void follow(VerifyContext& context, const std::int32_t* choices, std::int64_t stride);
 
   private:
     const RuleInfo& info_;

@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 #include "engine/verify/verify.h"
-#include "kernels/sampling.h"
+#include "kernels/host_rows.h"
 
 namespace draftscope {
 namespace {
@@ -40,7 +40,7 @@ float target_probability(const TargetSample& choice, const Sampling& sampling, f
     return kernels::RowDistribution{inverse, choice.log_norm, choice.min_logit}.probability(logit);
 }
 
-void sample_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
+void sample_tokens(kernels::Backend& backend, Rows<const float> logits, int vocab, const Sampling& sampling,
                    std::span<const TokenPosition> places, std::vector<TargetSample>& out) {
     assert(vocab <= logits.cols && places.size() == static_cast<std::size_t>(logits.rows));
     const std::size_t rows = logits.rows;
@@ -59,7 +59,7 @@ void sample_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, con
         op.ids = tokens.data();
         op.values = values.data();
         op.logsumexp = log_norm.data();
-        kernels::select_topk(exec, op);
+        kernels::select_topk(backend.pool(), op);
     } else {
         const float inverse = inverse_temperature(sampling);
         std::vector<double> uniforms;
@@ -69,13 +69,13 @@ void sample_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, con
         kernels::SampleOp op{logits.data,     logits.stride, logits.rows,   vocab,           inverse,
                              uniforms.data(), tokens.data(), values.data(), log_norm.data(), {}};
         if (masked) {
-            kernels::mask_top_k_top_p(exec,
+            kernels::mask_top_k_top_p(backend.pool(),
                                       {logits.data, logits.stride, logits.rows, vocab, inverse,
                                        sampling.top_k, sampling.top_p, lowest.data(), last.data()},
                                       scratch);
             op.mask = {lowest.data(), last.data()};
         }
-        kernels::sample(exec, op, scratch);
+        kernels::sample(backend.pool(), op, scratch);
     }
     out.resize(rows);
     for (std::size_t r = 0; r < rows; ++r) {

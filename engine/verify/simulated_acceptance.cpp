@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cassert>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "engine/formats/json_file.h"
+#include "base/json_file.h"
+#include "base/parse.h"
 #include "engine/tree/sampled_drafts.h"
 
 namespace draftscope {
@@ -18,18 +18,10 @@ extern const RuleInfo simulated_info;
 namespace {
 
 Result<SimulatedAcceptance> parse_rates(std::string_view list, const std::string& text) {
-    SimulatedAcceptance out;
-    while (true) {
-        const std::size_t slash = std::min(list.find('/'), list.size());
-        double rate = -1;
-        const auto [end, error] = std::from_chars(list.data(), list.data() + slash, rate);
-        if (error != std::errc() || end != list.data() + slash || !(rate >= 0 && rate <= 1))
-            return bad_input("--simulate-acceptance {}: '{}' is not a rate from 0 to 1", text,
-                             list.substr(0, slash));
-        out.rates.push_back(rate);
-        if (slash == list.size()) return out;
-        list.remove_prefix(slash + 1);
-    }
+    auto rates = parse_numbers(list, '/', 0.0, 1.0);
+    if (!rates)
+        return bad_input("--simulate-acceptance {}: '{}' is no list of rates from 0 to 1", text, list);
+    return SimulatedAcceptance{std::move(*rates)};
 }
 
 /// Computes rates from a histogram of rounds by accepted drafts: the share of rounds with at least i drafts
@@ -114,6 +106,8 @@ class SimulatedRule final : public AcceptanceRule {
         }
         return levels;
     }
+
+    void enqueue(VerifyContext& context) const override { follow(context, nullptr, 0); }
 
   private:
     std::vector<double> rates_;

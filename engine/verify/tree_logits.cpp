@@ -1,4 +1,3 @@
-#include "engine/transformer/device_logits.h"
 #include "engine/verify/acceptance_rule.h"
 
 namespace draftscope {
@@ -23,6 +22,27 @@ void AcceptanceRule::accept(const DraftTree& tree, const TreeLogits& logits, std
     out.path.assign(path.begin(), path.end());
     emit(tree, logits, path);
     out.bonus = logits.choices[path.back()].token;
+}
+
+void AcceptanceRule::follow(VerifyContext& context, const std::int32_t* choices, std::int64_t stride) {
+    const RoundLayout& layout = context.step.layout;
+    const auto ops = context.step.memory.host.list<kernels::FollowArgmaxOp>(layout.trees().size());
+    for (int tree = 0; tree < static_cast<int>(ops.size()); ++tree) {
+        kernels::FollowArgmaxOp& op = ops[tree];
+        op.rows = layout.arrays();
+        op.first_row = layout.trees()[tree].first_row;
+        op.nodes = layout.trees()[tree].nodes;
+        op.choices = choices;
+        op.choice_stride = stride;
+        op.max_count = layout.plan().trees[tree].max_path;
+        op.path = layout.path(tree);
+        op.count = layout.path_count(tree);
+    }
+    context.backend.follow_argmax(ops);
+}
+
+void AcceptanceRule::enqueue(VerifyContext& context) const {
+    follow(context, context.logits.choices(), context.logits.choice_stride());
 }
 
 }  // namespace draftscope

@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "base/numel.h"
-#include "engine/transformer/device_logits.h"
+#include "base/parse.h"
 #include "engine/verify/acceptance_rule.h"
 
 namespace draftscope {
@@ -28,19 +26,14 @@ class TypicalRule final : public AcceptanceRule {
     std::string text() const override {
         return fmt::format("{}:epsilon={},delta={}", info().id, thresholds_.epsilon, thresholds_.delta);
     }
-    RuleNeeds needs() const override {
-        return {.best_tokens = 1,
-                .draft_logits = true,
-                .entropies = true,
-                .epsilon = thresholds_.epsilon,
-                .delta = thresholds_.delta};
-    }
+    RuleNeeds needs() const override { return {.best_tokens = 1, .draft_logits = true}; }
+    void enqueue(VerifyContext& context) const override;
 
   protected:
     void emit(const DraftTree& tree, const TreeLogits& logits, std::span<const int> path) const override {
         const LogitsResult& answers = logits.answers;
         for (int i = 0; i < tree.size(); ++i) {
-            const std::size_t at = row_offset(logits.first_row + i, answers.best);
+            const std::size_t at = numel(logits.first_row + i, answers.best);
             logits.emit(i, answers.best_ids[at], answers.best_logits[at]);
         }
         logits.emit_drafts(tree, path);
@@ -50,6 +43,38 @@ class TypicalRule final : public AcceptanceRule {
     Thresholds thresholds_;
 };
 
+void TypicalRule::enqueue(VerifyContext& context) const {
+    const TargetLogits& logits = context.logits;
+    RoundStep& step = context.step;
+    kernels::EntropyOp entropy;
+    entropy.logits = logits.data();
+    entropy.stride = logits.columns();
+    entropy.rows = step.layout.rows();
+    entropy.vocab = logits.query().vocab;
+    entropy.inv_temperature = logits.inverse_temperature();
+    entropy.log_norm = logits.log_norm();
+    entropy.min_logit = logits.min_logit();
+    entropy.out = step.memory.backend.alloc<float>(step.layout.rows());
+    const auto ops = step.memory.host.list<kernels::AcceptTypicalOp>(step.layout.trees().size());
+    if (!step.memory.enough()) return;
+    for (int tree = 0; tree < static_cast<int>(ops.size()); ++tree) {
+        kernels::AcceptTypicalOp& op = ops[tree];
+        op.rows = step.layout.arrays();
+        op.first_row = step.layout.trees()[tree].first_row;
+        op.nodes = step.layout.trees()[tree].nodes;
+        op.inv_temperature = entropy.inv_temperature;
+        op.epsilon = thresholds_.epsilon;
+        op.delta = thresholds_.delta;
+        op.draft_logits = logits.draft_logits();
+        op.log_norm = logits.log_norm();
+        op.min_logit = logits.min_logit();
+        op.entropies = entropy.out;
+        op.path = step.layout.path(tree);
+        op.count = step.layout.path_count(tree);
+    }
+    context.backend.accept_typical_trees(entropy, ops);
+}
+
 Status set_threshold(std::string_view parameter, Thresholds& thresholds) {
     const std::size_t equals = parameter.find('=');
     const std::string_view name = parameter.substr(0, equals);
@@ -57,11 +82,10 @@ Status set_threshold(std::string_view parameter, Thresholds& thresholds) {
         return bad_input("--verify typical: unknown parameter '{}'; known are epsilon and delta", name);
     const std::string_view text =
         equals == std::string_view::npos ? std::string_view() : parameter.substr(equals + 1);
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || !(value > 0 && value <= 1))
+    const auto value = parse_number<double>(text);
+    if (!value || !(*value > 0 && *value <= 1))
         return bad_input("--verify typical: {}={} is not a number above 0 and at most 1", name, text);
-    (name == "epsilon" ? thresholds.epsilon : thresholds.delta) = value;
+    (name == "epsilon" ? thresholds.epsilon : thresholds.delta) = *value;
     return {};
 }
 

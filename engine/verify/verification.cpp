@@ -15,11 +15,6 @@ LogitsQuery make_query(const AcceptanceRule& rule, const Sampling& sampling, int
     query.best = sampled ? needs.best_tokens : 1;
     query.drafts = needs.draft_logits;
     query.ranks = false;
-    query.typical = needs.entropies;
-    query.epsilon = needs.epsilon;
-    query.delta = needs.delta;
-    query.rejections = needs.rejections;
-    query.first_children = rule.info().is_simulated();
     if (!sampled) return query;
     query.scale = inverse_temperature(sampling);
     query.top_k = sampling.top_k;
@@ -27,23 +22,32 @@ LogitsQuery make_query(const AcceptanceRule& rule, const Sampling& sampling, int
     return query;
 }
 
-void add_acceptance_inputs(const AcceptanceRule& rule, const Sampling& sampling, const TokenPosition& place,
-                           TreePlan& plan) {
-    plan.max_path = 1 + rule.max_accepted(sampling, place, plan.levels);
-    for (int depth = 0; depth <= plan.levels; ++depth) {
-        const std::int64_t position = place.position + depth;
-        for (int order = 0; order < plan.max_drafts; ++order)
-            plan.draft_uniforms.push_back(accept_uniform(sampling.seed, place.sequence, position, order));
-        if (sampling.temperature > 0)
-            plan.uniforms.push_back(
-                token_uniform(sampling.seed, place.sequence, static_cast<std::uint64_t>(position)));
+void add_acceptance_inputs(const AcceptanceRule& rule, const Sampling& sampling,
+                           std::span<const TokenPosition> places, RoundPlan& plan) {
+    const bool sampled = sampling.temperature > 0;
+    const std::size_t entries = places.size() * plan.width;
+    if (sampled) plan.uniforms.assign(entries, 0.0);
+    plan.draft_uniforms.assign(entries * plan.max_drafts, 0.0);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        TreePlan& tree = plan.trees[i];
+        tree.max_path = 1 + rule.max_accepted(sampling, places[i], tree.levels);
+        for (int depth = 0; depth <= tree.levels; ++depth) {
+            const std::int64_t position = places[i].position + depth;
+            const std::size_t at = plan.at(i, depth);
+            for (int order = 0; order < plan.max_drafts; ++order)
+                plan.draft_uniforms[at * plan.max_drafts + order] =
+                    accept_uniform(sampling.seed, places[i].sequence, position, order);
+            if (sampled)
+                plan.uniforms[at] =
+                    token_uniform(sampling.seed, places[i].sequence, static_cast<std::uint64_t>(position));
+        }
     }
 }
 
 void read_choices(const LogitsResult& answers, const Sampling& sampling, std::vector<TargetSample>& out) {
     out.resize(answers.choices.size());
     for (std::size_t r = 0; r < out.size(); ++r) {
-        out[r] = {answers.choices[r], 0, answers.log_norm[r], answers.lowest[r], answers.choice_logits[r]};
+        out[r] = {answers.choices[r], 0, answers.log_norm[r], answers.min_logit[r], answers.choice_logits[r]};
         out[r].prob = target_probability(out[r], sampling, answers.choice_logits[r]);
     }
 }

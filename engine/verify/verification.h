@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "engine/transformer/device_logits.h"
 #include "engine/verify/acceptance_rule.h"
 
 /// What a step's query and plans need for a rule, and the target's choices in its results.
@@ -10,10 +9,10 @@ namespace draftscope {
 
 /// Returns the query whose results the rule needs, with the draft logits.
 LogitsQuery make_query(const AcceptanceRule& rule, const Sampling& sampling, int vocab);
-/// Adds the random numbers and the limit of the accepted path to a plan. `place` is that of the token after
-/// the root.
-void add_acceptance_inputs(const AcceptanceRule& rule, const Sampling& sampling, const TokenPosition& place,
-                           TreePlan& plan);
+/// Sets the limits of the accepted paths and the random numbers of a plan whose trees are listed. `places`
+/// are those of the tokens after the roots.
+void add_acceptance_inputs(const AcceptanceRule& rule, const Sampling& sampling,
+                           std::span<const TokenPosition> places, RoundPlan& plan);
 /// Sets `out` to the target's choices [rows].
 void read_choices(const LogitsResult& answers, const Sampling& sampling, std::vector<TargetSample>& out);
 

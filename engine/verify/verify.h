@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "base/spans.h"
 #include "engine/tree/draft_tree.h"
-#include "kernels/exec.h"
+#include "kernels/backend.h"
 
 namespace draftscope {
 
@@ -56,7 +56,7 @@ struct TokenPosition {
 /// padding columns. Sampling applies temperature, then top-k, then top-p: the smallest set of the remaining
 /// tokens that reaches it, best first, ties to the lower id. Allocates; a step asks for its choices with a
 /// LogitsQuery.
-void sample_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
+void sample_tokens(kernels::Backend& backend, Rows<const float> logits, int vocab, const Sampling& sampling,
                    std::span<const TokenPosition> places, std::vector<TargetSample>& out);
 
 }  // namespace draftscope

@@ -13,15 +13,19 @@ namespace {
 constexpr std::uint64_t window = std::uint64_t{256} << 20;
 constexpr std::size_t announced_bytes = std::size_t{8} << 20;
 
-/// Calls madvise() for the pages that `bytes` touches (outward) or fills (inward). Errors are ignored: advice
-/// affects speed only.
-void advise(std::span<const std::uint8_t> bytes, int advice, bool outward) {
+#if !defined(MADV_POPULATE_READ)
+constexpr int MADV_POPULATE_READ = 22;  // of Linux 5.14, for older headers
+#endif
+
+/// Calls madvise() for the pages that `bytes` touches (outward) or fills (inward). Returns whether it
+/// succeeded; advice affects speed only.
+bool advise(std::span<const std::uint8_t> bytes, int advice, bool outward) {
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     auto first = reinterpret_cast<std::uintptr_t>(bytes.data());
     std::uintptr_t last = first + bytes.size();
     first = (outward ? first : first + page - 1) / page * page;
     last = (outward ? last + page - 1 : last) / page * page;
-    if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, advice);
+    return first >= last || ::madvise(reinterpret_cast<void*>(first), last - first, advice) == 0;
 }
 
 }  // namespace
@@ -63,7 +67,8 @@ void FileReadAhead::run() {
             const bool released = requested + size <= done_bytes_;
             lock.unlock();
             requested += size;
-            if (!released) advise(range.subspan(at, size), MADV_WILLNEED, true);
+            const auto part = range.subspan(at, size);
+            if (!released && !advise(part, MADV_POPULATE_READ, true)) advise(part, MADV_WILLNEED, true);
         }
     }
 }

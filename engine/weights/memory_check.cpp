@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/control_group.h"
+#include "base/cpus.h"
 #include "base/numel.h"
 
 namespace draftscope {
@@ -45,7 +45,7 @@ Status check_memory(const ModelFile& file, kernels::Precision precision,
                     std::optional<std::uint64_t> available, int positions) {
     const std::uint64_t weights = packed_bytes(file, precision);
     // cos and sin of half a head
-    const std::uint64_t angles = row_offset(positions, file.config.head_dim) * sizeof(float);
+    const std::uint64_t angles = numel(positions, file.config.head_dim) * sizeof(float);
     if (!available || weights + angles <= *available) return {};
     constexpr double gib = 1024.0 * 1024.0 * 1024.0;
     if (weights <= *available)

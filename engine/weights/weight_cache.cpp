@@ -10,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -21,7 +20,9 @@
 #include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/numel.h"
-#include "kernels/packed.h"
+#include "base/parse.h"
+#include "engine/formats/model_file.h"
+#include "kernels/packing.h"
 
 // Layout: safetensors, so that common tools can open it: u64 header length, JSON {name: {dtype U8, shape
 // [bytes], data_offsets}}, data. __metadata__ identifies the source and describes each matrix's packing.
@@ -32,13 +33,11 @@ using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 /// Increment whenever the packed matrices of a source change.
-constexpr int format_version = 1;
+constexpr int format_version = 2;
 constexpr std::uint64_t alignment = 4096;
 constexpr std::uint64_t header_capacity = std::uint64_t{2} << 20;  ///< enough for 4096 layers
 constexpr std::size_t summed_bytes = std::size_t{4} << 20;
 constexpr std::uint64_t min_free_bytes = std::uint64_t{1} << 30;
-constexpr int samples = 64;
-constexpr std::size_t sample_bytes = 4096;
 
 std::string reason() {
     return std::generic_category().message(errno);
@@ -61,10 +60,10 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
 
 /// Runs `work` on pieces of [0, bytes) on the thread pool and combines their checksums in order.
 template <typename Work>
-std::uint64_t over_pieces(kernels::Exec& exec, std::size_t bytes, Work work) {
+std::uint64_t over_pieces(kernels::Backend& backend, std::size_t bytes, Work work) {
     const std::size_t pieces = (bytes + summed_bytes - 1) / summed_bytes;
     std::vector<std::uint64_t> sums(pieces);
-    exec.parallel(static_cast<int>(pieces), [&](int i) {
+    backend.pool().parallel(static_cast<int>(pieces), [&](int i) {
         const std::size_t at = numel(i, summed_bytes);
         sums[i] = work(at, std::min(summed_bytes, bytes - at));
     });
@@ -93,14 +92,8 @@ bool write_all(int file, std::span<const std::byte> in, std::uint64_t at) {
     return true;
 }
 
-std::string hex(std::uint64_t value) {
-    return fmt::format("{:016x}", value);
-}
 std::optional<std::uint64_t> number(std::string_view text, int base) {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return value;
+    return parse_number<std::uint64_t>(text, base);
 }
 
 /// A matrix's "precision n k layout checksum" in __metadata__.
@@ -115,27 +108,6 @@ std::vector<std::string> words(const std::string& text) {
     return out;
 }
 
-std::string file_identity(const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat info {};
-    if (file < 0 || ::fstat(file, &info) != 0) {
-        if (file >= 0) ::close(file);
-        return {};
-    }
-    const auto size = static_cast<std::uint64_t>(info.st_size);
-    std::uint64_t hash = fnv1a_start;
-    std::vector<std::byte> buffer(sample_bytes);
-    for (std::uint64_t i = 0; i < samples; ++i) {
-        const std::uint64_t at = size / samples * i;
-        const std::size_t bytes = static_cast<std::size_t>(std::min<std::uint64_t>(sample_bytes, size - at));
-        if (!read_all(file, std::span(buffer).first(bytes), at)) break;
-        hash = fnv1a(std::span<const std::byte>(buffer).first(bytes), hash);
-    }
-    ::close(file);
-    return fmt::format("{} {} {}.{:09} {}\n", fs::path(path).filename().string(), size, info.st_mtim.tv_sec,
-                       info.st_mtim.tv_nsec, hex(hash));
-}
-
 }  // namespace
 
 Result<WeightCacheOptions::Mode> parse_weight_cache_mode(std::string_view text) {
@@ -148,9 +120,11 @@ Result<WeightCacheOptions::Mode> parse_weight_cache_mode(std::string_view text) 
 std::string source_identity(const WeightSource& source) {
     std::string out;
     for (const MappedFile* file : source.files()) {
-        const std::string one = file_identity(file->path());
-        if (one.empty()) return {};
-        out += one;
+        struct stat info {};
+        if (::stat(file->path().c_str(), &info) != 0) return {};
+        out += fmt::format("{} {} {}.{:09} {:016x}\n", fs::path(file->path()).filename().string(),
+                           file->bytes().size(), info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
+                           sampled_hash(std::as_bytes(file->bytes())));
     }
     return out;
 }
@@ -160,93 +134,56 @@ std::unique_ptr<WeightCacheReader> WeightCacheReader::open(const std::string& pa
                                                            kernels::Precision precision,
                                                            std::string& why_not) {
     why_not.clear();
-    std::unique_ptr<WeightCacheReader> out(new WeightCacheReader);
-    out->path_ = path;
-    out->file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (out->file_ < 0) {
-        if (errno != ENOENT) why_not = reason();
+    std::error_code error;
+    if (!fs::exists(path, error)) return nullptr;
+    const auto refuse = [&](std::string why) {
+        why_not = std::move(why);
         return nullptr;
-    }
-    if (const Status status = out->read_header(identity, precision); !status.ok()) {
-        why_not = status.error().message;
-        return nullptr;
-    }
-    return out;
+    };
+    auto tensors = open_safetensors(path);
+    if (!tensors.ok()) return refuse(tensors.error().message);
+    const WeightSource& header = **tensors;
+    if (header.metadata("draftscope") != fmt::format("packed weights {}", format_version))
+        return refuse("another version of this program wrote it");
+    if (header.metadata("source") != identity || header.metadata("precision") != kernels::to_text(precision))
+        return refuse("the model's files have changed since it was written");
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0) return refuse(reason());
+    return std::unique_ptr<WeightCacheReader>(new WeightCacheReader(std::move(*tensors), file));
 }
 
 WeightCacheReader::~WeightCacheReader() {
-    if (file_ >= 0) ::close(file_);
+    ::close(file_);
 }
 
-Status WeightCacheReader::read_header(const std::string& identity, kernels::Precision precision) {
-    struct stat info {};
-    if (::fstat(file_, &info) != 0 || !S_ISREG(info.st_mode)) return failed("it is not a regular file");
-    bytes_ = static_cast<std::uint64_t>(info.st_size);
-    std::uint64_t length = 0;
-    if (!read_all(file_, std::as_writable_bytes(std::span(&length, 1)), 0) || length > 4 * header_capacity ||
-        length + sizeof length > bytes_)
-        return failed("its header is damaged");
-    std::string text(static_cast<std::size_t>(length), '\0');
-    if (!read_all(file_, std::as_writable_bytes(std::span(text)), sizeof length))
-        return failed("its header cannot be read");
-    const Json header = Json::parse(text, nullptr, false);
-    const auto metadata = header.is_object() ? header.find("__metadata__") : header.end();
-    if (!header.is_object() || metadata == header.end() || !metadata->is_object())
-        return failed("its header is damaged");
-    const auto field = [&](const std::string& name) {
-        const auto found = metadata->find(name);
-        return found != metadata->end() && found->is_string() ? found->get<std::string>() : std::string();
-    };
-    if (field("draftscope") != fmt::format("packed weights {}", format_version))
-        return failed("another version of this program wrote it");
-    if (field("source") != identity || field("precision") != kernels::to_text(precision))
-        return failed("the model's files have changed since it was written");
-    for (const auto& [name, value] : header.items()) {
-        if (name == "__metadata__") continue;
-        const std::vector<std::string> how = words(field(name));
-        const auto offsets = value.is_object() ? value.find("data_offsets") : value.end();
-        if (how.size() != 5 || !value.is_object() || offsets == value.end() || !offsets->is_array() ||
-            offsets->size() != 2 || !(*offsets)[0].is_number_unsigned() ||
-            !(*offsets)[1].is_number_unsigned())
-            return failed("its header is damaged");
-        const auto kind = kernels::precision_from(how[0]);
-        const auto n = number(how[1], 10), k = number(how[2], 10), layout = number(how[3], 10),
-                   sum = number(how[4], 16);
-        const auto begin = (*offsets)[0].get<std::uint64_t>(), end = (*offsets)[1].get<std::uint64_t>();
-        const std::uint64_t data = sizeof length + length;
-        if (!kind || !n || !k || !layout || !sum || *n > INT32_MAX || *k > INT32_MAX ||
-            *layout > UINT32_MAX || begin > end || end > bytes_ - data)
-            return failed("its header is damaged or the file is truncated");
-        entries_.push_back({name,
-                            {*kind, static_cast<int>(*n), static_cast<int>(*k),
-                             static_cast<std::uint32_t>(*layout), data + begin, end - begin, *sum}});
-    }
-    std::sort(entries_.begin(), entries_.end(),
-              [](const auto& a, const auto& b) { return a.first < b.first; });
-    return {};
-}
-
-Result<kernels::Matrix> WeightCacheReader::read(kernels::Exec& exec, const std::string& name, int n, int k) {
-    const auto found =
-        std::lower_bound(entries_.begin(), entries_.end(), name,
-                         [](const auto& entry, const std::string& key) { return entry.first < key; });
-    if (found == entries_.end() || found->first != name || found->second.n != n || found->second.k != k)
-        return failed("{}: holds no matrix '{}' of [{}, {}]", path_, name, n, k);
-    const Entry& entry = found->second;
+// The bytes are read into their place, because faults of a mapping would cost more than the copy.
+Result<kernels::Matrix> WeightCacheReader::read(kernels::Backend& backend, const std::string& name, int n,
+                                                int k) {
+    const TensorInfo* stored = tensors_->find(name);
+    const std::vector<std::string> how = words(tensors_->metadata(name));
+    if (stored == nullptr || how.size() != 5 || how[1] != std::to_string(n) || how[2] != std::to_string(k))
+        return failed("{}: holds no matrix '{}' of [{}, {}]", tensors_->path(), name, n, k);
+    const auto packed = kernels::precision_from(how[0]);
+    const auto layout = number(how[3], 10), expected = number(how[4], 16);
+    if (!packed || !layout || !expected || *layout > UINT32_MAX)
+        return failed("{}: its header is damaged", tensors_->path());
+    const auto mapped = tensors_->stored(*stored);
+    const std::uint64_t offset = mapped.data() - tensors_->files().front()->bytes().data();
     std::span<std::byte> bytes;
-    kernels::Matrix matrix = kernels::allocate_packed({entry.precision, n, k, entry.layout}, &bytes);
-    if (matrix.empty() || bytes.size() != entry.bytes)
-        return failed("{}: matrix '{}' is packed in a layout of another version", path_, name);
-    ::posix_fadvise(file_, static_cast<off_t>(entry.offset),
-                    static_cast<off_t>(entry.bytes + (std::uint64_t{64} << 20)), POSIX_FADV_WILLNEED);
+    kernels::Matrix matrix =
+        kernels::allocate_packed({*packed, n, k, static_cast<std::uint32_t>(*layout)}, &bytes);
+    if (matrix.empty() || bytes.size() != mapped.size())
+        return failed("{}: matrix '{}' is packed in a layout of another version", tensors_->path(), name);
+    ::posix_fadvise(file_, static_cast<off_t>(offset),
+                    static_cast<off_t>(mapped.size() + (std::uint64_t{64} << 20)), POSIX_FADV_WILLNEED);
     std::atomic<bool> complete{true};
-    const std::uint64_t sum = over_pieces(exec, bytes.size(), [&](std::size_t at, std::size_t size) {
+    const std::uint64_t sum = over_pieces(backend, bytes.size(), [&](std::size_t at, std::size_t size) {
         const auto part = bytes.subspan(at, size);
-        if (!read_all(file_, part, entry.offset + at)) complete = false;
+        if (!read_all(file_, part, offset + at)) complete = false;
         return checksum(part);
     });
-    if (!complete) return failed("{}: matrix '{}' cannot be read", path_, name);
-    if (sum != entry.checksum) return failed("{}: matrix '{}' fails its checksum", path_, name);
+    if (!complete) return failed("{}: matrix '{}' cannot be read", tensors_->path(), name);
+    if (sum != *expected) return failed("{}: matrix '{}' fails its checksum", tensors_->path(), name);
     return matrix;
 }
 
@@ -303,11 +240,12 @@ WeightCacheWriter::~WeightCacheWriter() {
     if (file_ >= 0) ::close(file_);
 }
 
-Status WeightCacheWriter::add(kernels::Exec& exec, const std::string& name, const kernels::Matrix& matrix) {
+Status WeightCacheWriter::add(kernels::Backend& backend, const std::string& name,
+                              const kernels::Matrix& matrix) {
     const auto bytes = kernels::packed_bytes(matrix);
     const std::uint64_t offset = end_;
     std::atomic<int> error{0};
-    const std::uint64_t sum = over_pieces(exec, bytes.size(), [&](std::size_t at, std::size_t size) {
+    const std::uint64_t sum = over_pieces(backend, bytes.size(), [&](std::size_t at, std::size_t size) {
         const auto part = bytes.subspan(at, size);
         if (!write_all(file_, part, offset + at)) error = errno != 0 ? errno : EIO;
         return checksum(part);
@@ -316,8 +254,8 @@ Status WeightCacheWriter::add(kernels::Exec& exec, const std::string& name, cons
         return failed("{}: cannot be written: {}", partial_, std::generic_category().message(error));
     const kernels::PackedShape shape = kernels::packed_shape(matrix);
     entries_.push_back({name,
-                        fmt::format("{} {} {} {} {}", kernels::to_text(shape.precision), shape.n, shape.k,
-                                    shape.layout, hex(sum)),
+                        fmt::format("{} {} {} {} {:016x}", kernels::to_text(shape.precision), shape.n,
+                                    shape.k, shape.layout, sum),
                         offset, bytes.size()});
     end_ = (offset + bytes.size() + alignment - 1) / alignment * alignment;
     return {};

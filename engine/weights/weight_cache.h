@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -24,8 +25,6 @@ struct WeightCacheOptions {
     std::uint64_t min_bytes = std::uint64_t{512} << 20;  ///< smaller packed weights are not cached
     std::string folder;         ///< used if the model's folder is read-only; "" = no such folder
     bool next_to_model = true;  ///< prefer the model's folder if it is writable; false = only `folder`
-    std::optional<bool>
-        bypass_page_cache;  ///< bypass the page cache for the model's files; nullopt = automatic
 };
 /// Parses "auto", "on" or "off".
 Result<WeightCacheOptions::Mode> parse_weight_cache_mode(std::string_view text);
@@ -47,23 +46,14 @@ class WeightCacheReader {
     WeightCacheReader& operator=(const WeightCacheReader&) = delete;
 
     /// Reads matrix `name` of shape [n, k]; an incomplete or missing matrix is an error.
-    Result<kernels::Matrix> read(kernels::Exec& exec, const std::string& name, int n, int k);
-    std::uint64_t bytes() const { return bytes_; }
+    Result<kernels::Matrix> read(kernels::Backend& backend, const std::string& name, int n, int k);
 
   private:
-    struct Entry {
-        kernels::Precision precision;
-        int n, k;
-        std::uint32_t layout;
-        std::uint64_t offset, bytes, checksum;
-    };
-    WeightCacheReader() = default;
-    Status read_header(const std::string& identity, kernels::Precision precision);
+    WeightCacheReader(std::unique_ptr<WeightSource> tensors, int file)
+        : tensors_(std::move(tensors)), file_(file) {}
 
-    std::string path_;
-    int file_ = -1;
-    std::uint64_t bytes_ = 0;
-    std::vector<std::pair<std::string, Entry>> entries_;  ///< sorted by name
+    std::unique_ptr<WeightSource> tensors_;
+    int file_;
 };
 
 /// Writes a cache file under a temporary name next to its path and renames it in finish(). Readers see the
@@ -79,7 +69,7 @@ class WeightCacheWriter {
     WeightCacheWriter(const WeightCacheWriter&) = delete;
     WeightCacheWriter& operator=(const WeightCacheWriter&) = delete;
 
-    Status add(kernels::Exec& exec, const std::string& name, const kernels::Matrix& matrix);
+    Status add(kernels::Backend& backend, const std::string& name, const kernels::Matrix& matrix);
     /// Waits until the data is on disk, so that no write-back disturbs later measurements.
     Status finish();
 

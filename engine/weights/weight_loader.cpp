@@ -61,14 +61,11 @@ std::vector<std::string> weight_cache_paths(const std::string& model, kernels::P
     return paths;
 }
 
-WeightLoader::WeightLoader(kernels::Exec& exec, kernels::Precision precision, const WeightSource& source,
-                           std::vector<PlannedMatrix> plan, const WeightCacheOptions& cache)
-    : exec_(exec),
-      precision_(precision),
-      source_(source),
-      plan_(std::move(plan)),
-      bypass_page_cache_(cache.bypass_page_cache) {
-    if (cache.mode != WeightCacheOptions::Mode::off && exec.device() == nullptr) open_cache(cache);
+WeightLoader::WeightLoader(kernels::Backend& backend, kernels::Precision precision,
+                           const WeightSource& source, std::vector<PlannedMatrix> plan,
+                           const WeightCacheOptions& cache)
+    : backend_(backend), precision_(precision), source_(source), plan_(std::move(plan)) {
+    if (cache.mode != WeightCacheOptions::Mode::off && backend.is_host()) open_cache(cache);
     if (reader_ == nullptr) read_ahead();
 }
 
@@ -100,51 +97,19 @@ void WeightLoader::open_cache(const WeightCacheOptions& cache) {
     }
 }
 
-bool WeightLoader::bypass_page_cache(std::span<const DirectIoReader::Group> groups) const {
-    constexpr std::uint64_t min_direct_bytes = std::uint64_t{1} << 30;
-    constexpr double mostly_cached = 0.5;
-    std::uint64_t bytes = 0, largest = 0;
-    for (const DirectIoReader::Group& group : groups) {
-        std::uint64_t one = 0;
-        for (const auto range : group) one += range.size();
-        bytes += one;
-        largest = std::max(largest, one);
-    }
-    if (bytes < min_direct_bytes) return false;
-    const std::uint64_t packed = exec_.device() != nullptr ? 0 : sum_packed_bytes(plan_, precision_);
-    const std::optional<std::uint64_t> free = available_memory();
-    if (!free || packed + largest + DirectIoReader::default_window > *free) return false;
-    // Cached packed weights serve the next load, so the model's files need not stay in the page cache. Files
-    // and packed weights that exceed half of the free memory would evict other files.
-    if (writer_ == nullptr && bytes + packed <= *free / 2) return false;
-    return cached_fraction(groups) < mostly_cached;
-}
-
 void WeightLoader::read_ahead() {
-    std::vector<DirectIoReader::Group> groups;
-    bool stored = true;
-    for (std::size_t i = next_; i < plan_.size(); ++i) {
-        DirectIoReader::Group& group = groups.emplace_back();
-        for (const StackedTensor& part : plan_[i].parts) {
-            const TensorInfo* info = source_.find(part.name);
-            const auto range = info == nullptr ? std::span<const std::uint8_t>() : source_.stored(*info);
-            stored = stored && !range.empty();
-            if (!range.empty()) group.push_back(range);
-        }
-    }
-    if (stored && (bypass_page_cache_ ? *bypass_page_cache_ : bypass_page_cache(groups)))
-        direct_ = DirectIoReader::open(source_.files(), groups);
-    report_.bypass_page_cache = direct_ != nullptr;
-    if (direct_ != nullptr) return;
     std::vector<std::span<const std::uint8_t>> ranges;
     std::uint64_t bytes = 0;
     source_ranges_.assign(plan_.size(), 0);
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-        for (const auto range : groups[g]) {
+    for (std::size_t i = next_; i < plan_.size(); ++i) {
+        for (const StackedTensor& part : plan_[i].parts) {
+            const TensorInfo* info = source_.find(part.name);
+            const auto range = info == nullptr ? std::span<const std::uint8_t>() : source_.stored(*info);
+            if (range.empty()) continue;
             ranges.push_back(range);
             bytes += range.size();
         }
-        source_ranges_[next_ + g] = ranges.size();
+        source_ranges_[i] = ranges.size();
     }
     if (ranges.empty()) return;
     const std::optional<std::uint64_t> free = available_memory();
@@ -154,14 +119,10 @@ void WeightLoader::read_ahead() {
 }
 
 Result<kernels::Matrix> WeightLoader::pack(const PlannedMatrix& planned) {
-    std::vector<std::span<const std::uint8_t>> preloaded;
-    if (direct_ != nullptr) {
-        DS_ASSIGN(preloaded, direct_->next());
-    }
-    DS_ASSIGN(kernels::Matrix matrix, pack_stacked(exec_, precision_, source_, planned.parts, planned.cols,
-                                                   planned.reason, preloaded));
+    DS_ASSIGN(kernels::Matrix matrix,
+              pack_stacked(backend_, precision_, source_, planned.parts, planned.cols, planned.reason));
     if (writer_ != nullptr) {
-        if (const Status added = writer_->add(exec_, planned.name, matrix); !added.ok()) {
+        if (const Status added = writer_->add(backend_, planned.name, matrix); !added.ok()) {
             report_.messages.push_back(added.error().message);
             report_.cache.clear();
             writer_.reset();
@@ -173,7 +134,7 @@ Result<kernels::Matrix> WeightLoader::pack(const PlannedMatrix& planned) {
 Result<kernels::Matrix> WeightLoader::next() {
     const PlannedMatrix& planned = plan_[next_];
     if (reader_ != nullptr) {
-        auto cached = reader_->read(exec_, planned.name, planned.rows(), planned.cols);
+        auto cached = reader_->read(backend_, planned.name, planned.rows(), planned.cols);
         if (cached.ok()) {
             ++next_;
             report_.bytes += cached->bytes();
@@ -197,7 +158,6 @@ Result<kernels::Matrix> WeightLoader::next() {
 
 LoadReport WeightLoader::finish() {
     ahead_.reset();
-    direct_.reset();
     if (writer_ != nullptr) {
         if (const Status written = writer_->finish(); !written.ok()) {
             report_.messages.push_back(written.error().message);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/weights/direct_io_reader.h"
 #include "engine/weights/file_read_ahead.h"
 #include "engine/weights/weight_cache.h"
 #include "engine/weights/weight_packing.h"
@@ -27,7 +26,6 @@ struct PlannedMatrix {
 struct LoadReport {
     std::uint64_t bytes = 0;            ///< packed weights in memory
     std::uint64_t from_cache = 0;       ///< part of `bytes` read from the weight cache
-    bool bypass_page_cache = false;     ///< the model's files were read bypassing the page cache
     std::string cache;                  ///< the file read or written; "" = none
     std::vector<std::string> messages;  ///< why the cache was not used or written
 };
@@ -36,7 +34,7 @@ struct LoadReport {
 /// ahead of the packing. If a cache is enabled but missing, it is written during the load.
 class WeightLoader {
   public:
-    WeightLoader(kernels::Exec& exec, kernels::Precision precision, const WeightSource& source,
+    WeightLoader(kernels::Backend& backend, kernels::Precision precision, const WeightSource& source,
                  std::vector<PlannedMatrix> plan, const WeightCacheOptions& cache);
 
     /// Loads the next matrix.
@@ -53,19 +51,15 @@ class WeightLoader {
     void open_cache(const WeightCacheOptions& cache);
     /// Starts reading the source ahead of next().
     void read_ahead();
-    /// Whether reading `groups` should bypass the page cache.
-    bool bypass_page_cache(std::span<const DirectIoReader::Group> groups) const;
     Result<kernels::Matrix> pack(const PlannedMatrix& planned);
 
-    kernels::Exec& exec_;
+    kernels::Backend& backend_;
     const kernels::Precision precision_;
     const WeightSource& source_;
     const std::vector<PlannedMatrix> plan_;
     std::size_t next_ = 0;
-    const std::optional<bool> bypass_page_cache_;
-    std::unique_ptr<DirectIoReader> direct_;
     std::vector<std::size_t> source_ranges_;  ///< ranges of the source read up to and including matrix i
-    std::unique_ptr<FileReadAhead> ahead_;    ///< used if `direct_` is null
+    std::unique_ptr<FileReadAhead> ahead_;
     std::unique_ptr<WeightCacheReader> reader_;
     std::unique_ptr<WeightCacheWriter> writer_;
     LoadReport report_;

@@ -3,12 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cassert>
 #include <cstdint>
 
-#include "engine/formats/int4_rows.h"
-#include "kernels/pack_bf16.h"
-#include "kernels/random_rows.h"
+#include "kernels/packing.h"
 
 namespace draftscope {
 
@@ -27,14 +24,12 @@ Result<const TensorInfo*> require_tensor(const WeightSource& source, const std::
     return info;
 }
 
-Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision precision,
+Result<kernels::Matrix> pack_stacked(kernels::Backend& backend, kernels::Precision precision,
                                      const WeightSource& source, std::span<const StackedTensor> parts,
-                                     int cols, std::string_view reason,
-                                     std::span<const std::span<const std::uint8_t>> preloaded) {
+                                     int cols, std::string_view reason) {
     struct Part {
         const TensorInfo* info;
         int first;
-        std::ptrdiff_t offset;  ///< offset from the mapped bytes to the copied bytes
     };
     std::vector<Part> stack;
     std::vector<kernels::RandomRows> random;
@@ -42,48 +37,34 @@ Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision pre
     bool all_bf16 = true, all_stored = true;
     for (const StackedTensor& part : parts) {
         DS_ASSIGN(const TensorInfo* info, require_tensor(source, part.name, {part.rows, cols}, reason));
-        const std::span<const std::uint8_t> mapped = source.stored(*info);
-        std::ptrdiff_t offset = 0;
-        if (!preloaded.empty()) {
-            assert(preloaded.size() == parts.size() && preloaded[stack.size()].size() == mapped.size());
-            offset = reinterpret_cast<std::intptr_t>(preloaded[stack.size()].data()) -
-                     reinterpret_cast<std::intptr_t>(mapped.data());
-        }
-        all_stored = all_stored && !mapped.empty();
+        all_stored = all_stored && !source.stored(*info).empty();
         all_bf16 = all_bf16 && info->type == "BF16";
         if (const auto values = source.random_values(*info)) random.push_back({part.rows, *values});
-        stack.push_back({info, rows, offset});
+        stack.push_back({info, rows});
         rows += part.rows;
     }
     if (random.size() == parts.size())
-        if (auto made = kernels::pack_random(exec, cols, random)) return std::move(*made);
+        if (auto made = kernels::pack_random(backend, cols, random)) return std::move(*made);
     const auto find_part = [&](int row) {
         auto part = stack.end() - 1;
         while (part->first > row) --part;
         return part;
     };
-    /// Bytes of a stored row.
-    const auto row_bytes = [&](const Part& part, int row) {
-        const auto mapped = reinterpret_cast<std::intptr_t>(source.stored_row(*part.info, row - part.first));
-        return reinterpret_cast<const std::uint8_t*>(mapped + part.offset);
-    };
     const auto read = [&](int row, float* out) {
         const auto part = find_part(row);
-        if (all_stored)
-            source.decode_row(*part->info, row_bytes(*part, row), out);
-        else
-            source.read_row(*part->info, row - part->first, out);
+        source.read_row(*part->info, row - part->first, out);
     };
     if (precision == kernels::Precision::bf16 && all_bf16 && all_stored) {
-        return kernels::pack_bf16(exec, rows, cols, [&](int row) { return row_bytes(*find_part(row), row); });
+        return kernels::pack_bf16(backend, rows, cols, [&](int row) {
+            const auto part = find_part(row);
+            return source.stored_row(*part->info, row - part->first);
+        });
     }
     if (precision != kernels::Precision::int4)
-        return kernels::Matrix::pack(exec, precision, rows, cols, read);
-    const auto* stored = dynamic_cast<const Int4Rows*>(&source);
-    return kernels::pack_int4(exec, rows, cols, read, [&](int row, const kernels::Int4Row& out) {
+        return kernels::Matrix::pack(backend, precision, rows, cols, read);
+    return kernels::pack_int4(backend.pool(), rows, cols, read, [&](int row, const kernels::Int4Row& out) {
         const auto part = find_part(row);
-        return stored != nullptr && all_stored &&
-               stored->decode_int4_row(*part->info, row_bytes(*part, row), out);
+        return source.read_int4_row(*part->info, row - part->first, out);
     });
 }
 

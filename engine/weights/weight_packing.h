@@ -23,12 +23,10 @@ Result<const TensorInfo*> require_tensor(const WeightSource& source, const std::
                                          std::initializer_list<std::int64_t> shape,
                                          std::string_view reason = {});
 
-/// Packs the rows of `parts`, each [rows, cols], stacked vertically. Unless empty, `brought` holds the bytes
-/// of source.stored() for each part.
-Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision precision,
+/// Packs the rows of `parts`, each [rows, cols], stacked vertically.
+Result<kernels::Matrix> pack_stacked(kernels::Backend& backend, kernels::Precision precision,
                                      const WeightSource& source, std::span<const StackedTensor> parts,
-                                     int cols, std::string_view reason = {},
-                                     std::span<const std::span<const std::uint8_t>> preloaded = {});
+                                     int cols, std::string_view reason = {});
 
 /// Reads a 1-D tensor of `size` values.
 Result<std::vector<float>> read_vector(const WeightSource& source, const std::string& name, int size,

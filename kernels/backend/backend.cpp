@@ -8,29 +8,8 @@
 #include "kernels/backend/workspace.h"
 
 namespace draftscope::kernels {
-namespace {
-
-/// A CPU thread pool for host work, together with a device.
-class DeviceExec final : public Exec {
-  public:
-    DeviceExec(int threads, std::unique_ptr<Backend> backend)
-        : backend_(std::move(backend)), cpu_(make_cpu_exec(threads)) {}
-    Backend* device() override { return backend_.get(); }
-    int threads() const override { return cpu_->threads(); }
-    Isa isa() const override { return cpu_->isa(); }
-    int pinned() const override { return cpu_->pinned(); }
-    void parallel(int parts, FunctionRef<void(int part)> work) override { cpu_->parallel(parts, work); }
-    std::byte* scratch(int thread, std::size_t bytes) override { return cpu_->scratch(thread, bytes); }
-    std::byte* shared_scratch(std::size_t bytes) override { return cpu_->shared_scratch(bytes); }
-
-  private:
-    std::unique_ptr<Backend> backend_;
-    std::unique_ptr<Exec> cpu_;
-};
-
-}  // namespace
-
-Backend::Backend() : workspace_(std::make_unique<DeviceWorkspace>()) {}
+Backend::Backend(std::unique_ptr<ThreadPool> pool)
+    : pool_(std::move(pool)), workspace_(std::make_unique<DeviceWorkspace>()) {}
 Backend::~Backend() = default;
 
 void Backend::drop_workspace() {
@@ -64,7 +43,7 @@ Status Backend::use_cublaslt(int min_rows) {
     return bad_input("{} has no library of products; use --numerics exact", info().name);
 }
 
-Status Backend::failure() const {
+Status Backend::status() const {
     const std::string& what = error_.empty() ? out_of_memory_ : error_;
     if (what.empty()) return {};
     return failed("{}: {}", info().name, what);
@@ -73,9 +52,14 @@ Status Backend::failure() const {
 void Backend::fused_matmul(const FusedMatmulOp& op) {
     const MatmulOp& product = op.product;
     const int stride = product.weights.stride, width = product.weights.k;
-    half_t* x = const_cast<half_t*>(product.x);
     if (op.norm.x != nullptr && op.norm.weight == nullptr) {
-        cast({op.norm.x, op.norm.x_stride, product.rows, width, x, stride, stride});
+        cast({.x = op.norm.x,
+              .x_stride = op.norm.x_stride,
+              .rows = product.rows,
+              .cols = width,
+              .y = product.x,
+              .y_stride = stride,
+              .y_columns = stride});
     } else if (op.norm.x != nullptr) {
         RmsNormOp norm;
         norm.x = op.norm.x;
@@ -84,12 +68,12 @@ void Backend::fused_matmul(const FusedMatmulOp& op) {
         norm.width = width;
         norm.weight = op.norm.weight;
         norm.eps = op.norm.eps;
-        norm.half = x;
+        norm.half = product.x;
         norm.half_stride = norm.half_columns = stride;
         rms_norm(norm);
     }
     matmul(product);
-    if (op.gated != nullptr)
+    if (op.gated)
         silu_mul(
             {product.y, product.y_stride, product.rows, product.weights.n / 2, op.gated, op.gated_stride});
 }
@@ -116,15 +100,6 @@ void Backend::accept_typical_trees(const EntropyOp& entropy_op, std::span<const 
     accept_typical(trees);
 }
 
-Exec::Exec() = default;
-Exec::~Exec() = default;
-
-Backend& Exec::backend() {
-    if (Backend* own = device()) return *own;
-    if (cpu_ == nullptr) cpu_ = make_cpu_backend(*this);
-    return *cpu_;
-}
-
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
     : memory_(other.memory_),
       data_(std::exchange(other.data_, nullptr)),
@@ -149,10 +124,6 @@ bool DeviceBuffer::reserve(DeviceMemory& memory, std::size_t bytes) {
     bytes_ = data_ == nullptr ? 0 : bytes;
     if (data_ == nullptr) memory_->set_refused_bytes(bytes);
     return data_ != nullptr;
-}
-
-std::unique_ptr<Exec> make_device_exec(int threads, std::unique_ptr<Backend> backend) {
-    return std::make_unique<DeviceExec>(threads, std::move(backend));
 }
 
 }  // namespace draftscope::kernels

@@ -9,7 +9,6 @@
 
 #include "base/numel.h"
 #include "kernels/backend/workspace.h"
-#include "kernels/cpu/matmul/layout.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -23,7 +22,7 @@ const float* contiguous(Rows<const float> from, std::vector<float>& scratch) {
     const auto cols = static_cast<std::size_t>(from.cols);
     scratch.resize(numel(from.rows, cols));
     for (int r = 0; r < from.rows; ++r)
-        std::memcpy(scratch.data() + row_offset(r, cols), from.row_data(r), cols * sizeof(float));
+        std::memcpy(scratch.data() + numel(r, cols), from.row_data(r), cols * sizeof(float));
     return scratch.data();
 }
 
@@ -38,21 +37,30 @@ void download_rows(Backend& backend, const float* from, Rows<float> to, int cols
     backend.download(scratch.data(), from, count * sizeof(float));
     (void)backend.synchronize();
     for (int r = 0; r < to.rows; ++r)
-        std::memcpy(to.row_data(r), scratch.data() + row_offset(r, cols),
+        std::memcpy(to.row_data(r), scratch.data() + numel(r, cols),
                     static_cast<std::size_t>(cols) * sizeof(float));
 }
 
 }  // namespace
 
-const half_t* DeviceWorkspace::upload_rounded(Backend& backend, const DeviceMatrix& matrix,
-                                              Rows<const float> from) {
+Activations DeviceWorkspace::upload_rounded(Backend& backend, const DeviceMatrix& matrix,
+                                            Rows<const float> from) {
     const auto count = numel(from.rows, from.cols);
     auto* plain = reserve<float>(backend, x, count);
-    auto* half = reserve<half_t>(backend, x_half, numel(from.rows, matrix.stride));
-    if (plain == nullptr || half == nullptr) return nullptr;
+    if (plain == nullptr) return {};
+    if (!x_half.reserve(backend, numel(from.rows, matrix.stride))) {
+        backend.set_out_of_memory("an op's operands");
+        return {};
+    }
     backend.upload(plain, contiguous(from, rows), count * sizeof(float));
-    backend.cast({plain, from.cols, from.rows, from.cols, half, matrix.stride, matrix.stride});
-    return half;
+    backend.cast({.x = plain,
+                  .x_stride = from.cols,
+                  .rows = from.rows,
+                  .cols = from.cols,
+                  .y = x_half,
+                  .y_stride = matrix.stride,
+                  .y_columns = matrix.stride});
+    return x_half;
 }
 
 std::string DeviceMatrixAccess::allocate(Backend& backend, int rows, int k, Matrix& matrix) {
@@ -70,7 +78,8 @@ std::string DeviceMatrixAccess::allocate(Backend& backend, int rows, int k, Matr
                        static_cast<double>(matrix.bytes_) * 1e-9);
 }
 
-Matrix DeviceMatrixAccess::pack(Exec& exec, Backend& backend, int n, int k, RowSource source) {
+Matrix DeviceMatrixAccess::pack(Backend& backend, int n, int k, RowSource source) {
+    ThreadPool& pool = backend.pool();
     Matrix matrix;
     {
         const std::lock_guard lock(backend.submit_mutex());
@@ -86,16 +95,16 @@ Matrix DeviceMatrixAccess::pack(Exec& exec, Backend& backend, int n, int k, RowS
     std::vector<half_t> packed(numel(batch, stride), 0);
     for (int first = 0; first < n; first += batch) {
         const int rows = std::min(batch, n - first);
-        exec.parallel(exec.threads(), [&](int part) {
+        pool.parallel(pool.threads(), [&](int part) {
             std::vector<float> values(static_cast<std::size_t>(k));
-            for (int r = part; r < rows; r += exec.threads()) {
+            for (int r = part; r < rows; r += pool.threads()) {
                 source(first + r, values.data());
-                half_t* out = packed.data() + row_offset(r, stride);
+                half_t* out = packed.data() + numel(r, stride);
                 std::transform(values.begin(), values.end(), out, round);
             }
         });
         const std::lock_guard lock(backend.submit_mutex());
-        backend.upload(to + row_offset(first, stride), packed.data(),
+        backend.upload(to + numel(first, stride), packed.data(),
                        static_cast<std::size_t>(rows) * stride * sizeof(half_t));
     }
     return matrix;
@@ -114,15 +123,14 @@ std::optional<Matrix> DeviceMatrixAccess::pack_random(Backend& backend, int k,
     auto* to = matrix.device_data_.as<half_t>();
     for (const RandomRows& part : parts) {
         if (!backend.fill_random(to, part.rows, k, part.values)) return std::nullopt;
-        to += row_offset(part.rows, static_cast<std::size_t>(matrix.on_device_.stride));
+        to += numel(part.rows, static_cast<std::size_t>(matrix.on_device_.stride));
     }
     return matrix;
 }
 
-std::optional<Matrix> pack_random(Exec& exec, int k, std::span<const RandomRows> parts) {
-    Backend* backend = exec.device();
-    if (backend == nullptr) return std::nullopt;
-    return DeviceMatrixAccess::pack_random(*backend, k, parts);
+std::optional<Matrix> pack_random(Backend& backend, int k, std::span<const RandomRows> parts) {
+    if (backend.is_host()) return std::nullopt;
+    return DeviceMatrixAccess::pack_random(backend, k, parts);
 }
 
 /// Sets the number of rows of `to`. Returns false if it is 0 or `to` has no data.
@@ -188,7 +196,7 @@ void DeviceMatrixAccess::unpack_row(const Matrix& from, int row, std::span<float
     const std::lock_guard lock(from.backend_->submit_mutex());
     const auto stride = static_cast<std::size_t>(from.on_device_.stride);
     std::vector<half_t> packed(stride);
-    from.backend_->download(packed.data(), from.on_device_.data + row_offset(row, stride),
+    from.backend_->download(packed.data(), from.on_device_.data + numel(row, stride),
                             stride * sizeof(half_t));
     (void)from.backend_->synchronize();
     std::transform(packed.begin(), packed.begin() + from.k_, out.begin(),
@@ -216,7 +224,7 @@ void DeviceMatrixAccess::matmul(const Matrix& weights, Rows<const float> x, Rows
     op.x = space.upload_rounded(backend, op.weights, x);
     op.y = space.reserve<float>(backend, space.y, numel(x.rows, y.cols));
     op.y_stride = y.cols;
-    if (op.x == nullptr || op.y == nullptr || op.weights.data == nullptr) return;
+    if (!op.x || op.y == nullptr || op.weights.data == nullptr) return;
     if (bias != nullptr) {
         const auto count = static_cast<std::size_t>(op.weights.n);
         auto* copy = space.reserve<float>(backend, space.bias, count);

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "kernels/matrix.h"
-#include "kernels/random_rows.h"
+#include "kernels/packing.h"
 #include "kernels/row_major_matrix.h"
 
 /// Implements the ops of matrix.h, matmul.h and row_major_matrix.h for matrices in device memory.
 namespace draftscope::kernels {
 
 struct DeviceMatrixAccess {
-    static Matrix pack(Exec& exec, Backend& backend, int n, int k, RowSource source);
+    static Matrix pack(Backend& backend, int n, int k, RowSource source);
     static std::optional<Matrix> pack_random(Backend& backend, int k, std::span<const RandomRows> parts);
     static Matrix gather_rows(const Matrix& from, std::span<const TokenId> ids);
     static void unpack_row(const Matrix& from, int row, std::span<float> out);

@@ -6,8 +6,8 @@
 
 #include "base/numel.h"
 #include "kernels/cpu/probabilities.h"
-#include "kernels/cpu/split.h"
-#include "kernels/exp_sums.h"
+#include "kernels/cpu/row_ops.h"
+#include "kernels/cpu/threads/split.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -19,10 +19,10 @@ constexpr std::size_t block = probability_block;
 /// their total.
 class ResidualProbs {
   public:
-    ResidualProbs(const Exec& exec, std::span<const float> logits, const RowDistribution& row,
+    ResidualProbs(const ThreadPool& pool, std::span<const float> logits, const RowDistribution& row,
                   std::vector<float>& weights, std::vector<float>& rest, std::vector<double>& sums,
                   std::vector<double>& rest_sums)
-        : exec_(exec),
+        : pool_(pool),
           logits_(logits),
           row_(row),
           weights_(weights),
@@ -84,7 +84,7 @@ class ResidualProbs {
         if (!weights_.empty()) return;
         rest_.resize(logits_.size());
         if (std::isinf(row_.min_logit)) {
-            exp_row(exec_, logits_, row_.log_norm / row_.inv_temperature, row_.inv_temperature, rest_);
+            exp_row(pool_, logits_, row_.log_norm / row_.inv_temperature, row_.inv_temperature, rest_);
         } else {
             for (std::size_t i = 0; i < logits_.size(); ++i) rest_[i] = row_.probability(logits_[i]);
         }
@@ -103,7 +103,7 @@ class ResidualProbs {
         sum_ = sum;
     }
 
-    const Exec& exec_;
+    const ThreadPool& pool_;
     std::span<const float> logits_;
     RowDistribution row_;
     std::vector<float>&weights_, &rest_;
@@ -204,12 +204,13 @@ void AcceptOps::follow_accepted(const FollowAcceptedOp& op) {
 }
 
 /// Tries the drafts of a node in sampling order, and writes the node's results.
-void AcceptOps::try_drafts(const RejectionSampleOp& op, int index, Residual& scratch) const {
+void AcceptOps::try_drafts(const ThreadPool& pool, const RejectionSampleOp& op, int index,
+                           Residual& scratch) {
     const RejectionNode& node = op.nodes[index];
     const float* logits = op.logits + node.row * op.stride;
     const RowDistribution row{op.inv_temperature, op.log_norm[node.row],
                               min_logit_of(op.min_logit, node.row)};
-    ResidualProbs residual(exec_, {logits, static_cast<std::size_t>(op.vocab)}, row, scratch.weights,
+    ResidualProbs residual(pool, {logits, static_cast<std::size_t>(op.vocab)}, row, scratch.weights,
                            scratch.rest, scratch.sums, scratch.rest_sums);
     const bool certain = node.support == 0;
     RemainingDraftProbs left(op, node);
@@ -236,18 +237,19 @@ void AcceptOps::try_drafts(const RejectionSampleOp& op, int index, Residual& scr
     op.bonus_logits[index] = logits[op.bonus[index]];
 }
 
-void AcceptOps::rejection_sample(const RejectionSampleOp& op) {
-    residuals_.resize(std::max(residuals_.size(), static_cast<std::size_t>(exec_.threads())));
-    split_range(exec_, op.count, std::int64_t{op.count} * op.vocab, [&](int thread, int begin, int end) {
-        for (int i = begin; i < end; ++i) try_drafts(op, i, residuals_[thread]);
+void AcceptOps::rejection_sample(ThreadPool& pool, const RejectionSampleOp& op) {
+    residuals_.resize(std::max(residuals_.size(), static_cast<std::size_t>(pool.threads())));
+    split_range(pool, op.count, std::int64_t{op.count} * op.vocab, [&](int thread, int begin, int end) {
+        for (int i = begin; i < end; ++i) try_drafts(pool, op, i, residuals_[thread]);
     });
 }
 
-void AcceptOps::sample_and_follow(const RejectionSampleOp& op, std::span<const ListChildrenOp> lists,
+void AcceptOps::sample_and_follow(ThreadPool& pool, const RejectionSampleOp& op,
+                                  std::span<const ListChildrenOp> lists,
                                   std::span<const FollowAcceptedOp> paths) {
     residuals_.resize(std::max(residuals_.size(), paths.size()));
     for (Residual& residual : residuals_) residual.reserve(op.vocab);
-    run_threads(exec_, static_cast<int>(paths.size()), [&](int tree) {
+    run_threads(pool, static_cast<int>(paths.size()), [&](int tree) {
         list_children(lists[tree]);
         const FollowAcceptedOp& follow = paths[tree];
         std::fill_n(op.accepted + follow.first_row, lists[tree].nodes, -1);
@@ -255,7 +257,7 @@ void AcceptOps::sample_and_follow(const RejectionSampleOp& op, std::span<const L
         std::fill_n(op.bonus_logits + follow.first_row, lists[tree].nodes, 0.0f);
         for (int node = 0; node >= 0;) {
             const std::int64_t row = follow.first_row + node;
-            try_drafts(op, static_cast<int>(row), residuals_[tree]);
+            try_drafts(pool, op, static_cast<int>(row), residuals_[tree]);
             const int kept = op.accepted[row];
             node = kept < 0 ? -1 : follow.children[row * follow.max_count + kept];
         }
@@ -265,7 +267,7 @@ void AcceptOps::sample_and_follow(const RejectionSampleOp& op, std::span<const L
 
 /// Works level by level, because an entropy may cost a pass over the vocabulary, and most nodes descend from
 /// a rejected one.
-void AcceptOps::accept_typical(const AcceptTypicalOp& op, const EntropyOp* entropy_op) {
+void AcceptOps::accept_typical(ThreadPool& pool, const AcceptTypicalOp& op, const EntropyOp* entropy_op) {
     const TreeRows& rows = op.rows;
     const int nodes = op.nodes, first = op.first_row;
     inner_.assign(nodes, 0);
@@ -294,7 +296,7 @@ void AcceptOps::accept_typical(const AcceptTypicalOp& op, const EntropyOp* entro
         std::erase_if(tried_, [&](int node) { return inner_[node] == 0; });
         const int count = static_cast<int>(tried_.size());
         if (entropy_op != nullptr && count > 1)
-            exec_.parallel(count, set_threshold);
+            pool.parallel(count, set_threshold);
         else
             for (int i = 0; i < count; ++i) set_threshold(i);
         tried_.clear();

@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "kernels/exec.h"
 #include "kernels/ops/sampling.h"
 #include "kernels/ops/tree.h"
+#include "kernels/thread_pool.h"
 
 namespace draftscope::kernels {
 
@@ -14,17 +14,15 @@ namespace draftscope::kernels {
 /// kept between calls.
 class AcceptOps {
   public:
-    explicit AcceptOps(Exec& exec) : exec_(exec) {}
-
     static void follow_argmax(const FollowArgmaxOp& op);
     static void list_children(const ListChildrenOp& op);
     static void follow_accepted(const FollowAcceptedOp& op);
-    void rejection_sample(const RejectionSampleOp& op);
+    void rejection_sample(ThreadPool& pool, const RejectionSampleOp& op);
     /// See Backend::sample_and_follow().
-    void sample_and_follow(const RejectionSampleOp& op, std::span<const ListChildrenOp> lists,
-                           std::span<const FollowAcceptedOp> paths);
+    void sample_and_follow(ThreadPool& pool, const RejectionSampleOp& op,
+                           std::span<const ListChildrenOp> lists, std::span<const FollowAcceptedOp> paths);
     /// Without `entropy`, the op has the entropies. See Backend::accept_typical_trees().
-    void accept_typical(const AcceptTypicalOp& op, const EntropyOp* entropy);
+    void accept_typical(ThreadPool& pool, const AcceptTypicalOp& op, const EntropyOp* entropy);
 
   private:
     /// Buffers for the residual of one node.
@@ -33,9 +31,8 @@ class AcceptOps {
         std::vector<double> sums, rest_sums;  ///< block sums of both
         void reserve(std::size_t vocab);
     };
-    void try_drafts(const RejectionSampleOp& op, int index, Residual& scratch) const;
+    static void try_drafts(const ThreadPool& pool, const RejectionSampleOp& op, int index, Residual& scratch);
 
-    Exec& exec_;
     std::vector<Residual> residuals_;  ///< by thread or tree
     std::vector<double> thresholds_, likelihoods_;
     std::vector<char> inner_, accepted_;

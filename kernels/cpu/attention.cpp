@@ -1,4 +1,4 @@
-#include "kernels/attention.h"
+#include "kernels/cpu/attention.h"
 
 #include <algorithm>
 #include <atomic>
@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "base/numel.h"
-#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/matmul/layout.h"
-#include "kernels/cpu/vector/fp_mode.h"
+#include "kernels/cpu/threads/fp_mode.h"
+#include "kernels/cpu/vector/dispatch.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -31,9 +31,9 @@ int num_chunks(const AttentionQuery& query) {
 /// thread computes a partial. A long context with few queries is therefore split between threads, too.
 class Call {
   public:
-    Call(Exec& exec, const AttentionShape& shape, std::span<const AttentionQuery> queries)
-        : exec_(exec),
-          kernels_(row_kernels(exec)),
+    Call(ThreadPool& pool, const AttentionShape& shape, std::span<const AttentionQuery> queries)
+        : pool_(pool),
+          kernels_(row_kernels(pool)),
           shape_(shape),
           queries_(queries),
           group_(shape.heads / shape.kv_heads),
@@ -48,13 +48,13 @@ class Call {
     void run() {
         const std::int64_t operations =
             positions_ * shape_.heads * static_cast<std::int64_t>(shape_.head_dim) * 2;
-        const int threads = operations < min_parallel_attention_ops ? 1 : exec_.threads();
+        const int threads = operations < min_parallel_attention_ops ? 1 : pool_.threads();
         const int tiles = ceil_div(static_cast<int>(queries_.size()), tile_queries);
         if (threads == 1) {
             const FlushDenormals mode;
             for (int item = 0; item < tiles * shape_.kv_heads; ++item) run_item(0, item);
         } else if (tiles * shape_.kv_heads >= 4 * threads) {
-            exec_.parallel(threads, [&](int part) {
+            pool_.parallel(threads, [&](int part) {
                 for (int item = part; item < tiles * shape_.kv_heads; item += threads) run_item(part, item);
             });
         } else {
@@ -86,13 +86,13 @@ class Call {
         const int first = item / shape_.kv_heads * tile_queries;
         const std::size_t per_query = partial_floats(max_chunks_);
         const std::size_t floats = weight_floats() + per_query * tile_queries;
-        auto* weights = reinterpret_cast<float*>(exec_.scratch(thread, floats * sizeof(float)));
+        auto* weights = reinterpret_cast<float*>(pool_.scratch(thread, floats * sizeof(float)));
         float* partials = weights + weight_floats();
         for (int chunk = 0; chunk < max_chunks_; ++chunk) {
             attend(first, kv_head, chunk, weights, partials, per_query);
         }
         for (int q = first; q < tile_end(first); ++q) {
-            join(queries_[q], kv_head, partials + row_offset(q - first, per_query));
+            join(queries_[q], kv_head, partials + numel(q - first, per_query));
         }
     }
 
@@ -104,12 +104,12 @@ class Call {
         const std::size_t per_head = per_query * count;
         const std::size_t heads = shape_.kv_heads;
         std::byte* scratch =
-            exec_.shared_scratch(per_head * heads * sizeof(float) + heads * sizeof(std::int32_t));
+            pool_.shared_scratch(per_head * heads * sizeof(float) + heads * sizeof(std::int32_t));
         auto* partials = reinterpret_cast<float*>(scratch);
         auto* chunks_left = reinterpret_cast<std::int32_t*>(partials + per_head * heads);
         std::fill_n(chunks_left, heads, max_chunks_);
-        exec_.parallel(threads, [&](int part) {
-            auto* weights = reinterpret_cast<float*>(exec_.scratch(part, weight_floats() * sizeof(float)));
+        pool_.parallel(threads, [&](int part) {
+            auto* weights = reinterpret_cast<float*>(pool_.scratch(part, weight_floats() * sizeof(float)));
             // Each thread gets a contiguous range of positions, because all heads of a slot are contiguous in
             // memory. Shares are equal in positions, not in chunks: the last chunk may have a single
             // position.
@@ -118,15 +118,14 @@ class Call {
                 const std::int64_t held = positions_in(chunk);
                 for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head, before += held) {
                     if ((2 * before + held) * threads / (2 * positions_ * shape_.kv_heads) != part) continue;
-                    float* head = partials + row_offset(kv_head, per_head);
+                    float* head = partials + numel(kv_head, per_head);
                     for (int first = 0; first < count; first += tile_queries) {
-                        attend(first, kv_head, chunk, weights, head + row_offset(first, per_query),
-                               per_query);
+                        attend(first, kv_head, chunk, weights, head + numel(first, per_query), per_query);
                     }
                     if (std::atomic_ref(chunks_left[kv_head]).fetch_sub(1, std::memory_order_acq_rel) > 1)
                         continue;
                     for (int q = 0; q < count; ++q) {
-                        join(queries_[q], kv_head, head + row_offset(q, per_query));
+                        join(queries_[q], kv_head, head + numel(q, per_query));
                     }
                 }
             }
@@ -227,7 +226,7 @@ class Call {
                 tail_begin == end ? std::span<const std::int32_t>()
                                   : query.ancestor_slots.subspan(tail_begin - query.prefix, end - tail_begin);
             piece.weights = weights + static_cast<std::ptrdiff_t>(count) * group_ * attention_chunk;
-            piece.partials = partials + row_offset(q - first, per_query) + partial_floats(chunk);
+            piece.partials = partials + numel(q - first, per_query) + partial_floats(chunk);
             ++count;
         }
         // Adjacent queries of one sequence share its keys and values.
@@ -329,7 +328,7 @@ class Call {
         }
     }
 
-    Exec& exec_;
+    ThreadPool& pool_;
     const RowKernels& kernels_;
     const AttentionShape& shape_;
     std::span<const AttentionQuery> queries_;
@@ -341,9 +340,9 @@ class Call {
 
 }  // namespace
 
-void attention(Exec& exec, const AttentionShape& shape, std::span<const AttentionQuery> queries) {
+void attention(ThreadPool& pool, const AttentionShape& shape, std::span<const AttentionQuery> queries) {
     assert(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
-    if (!queries.empty()) Call(exec, shape, queries).run();
+    if (!queries.empty()) Call(pool, shape, queries).run();
 }
 
 }  // namespace draftscope::kernels

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "base/numel.h"
-#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/set_ops.h"
-#include "kernels/cpu/split.h"
+#include "kernels/cpu/threads/split.h"
+#include "kernels/cpu/vector/dispatch.h"
 #include "kernels/cpu/vector/selection.h"
 
 namespace draftscope::kernels {
@@ -92,13 +92,13 @@ void order_ties(const RowCandidates& row, std::span<const float> all, std::span<
 
 }  // namespace
 
-void topk_of_candidates(Exec& exec, const TopKOp& op) {
-    const RowKernels& kernels = row_kernels(exec);
+void topk_of_candidates(ThreadPool& pool, const TopKOp& op) {
+    const RowKernels& kernels = row_kernels(pool);
     const std::size_t keys = numel(std::max(op.support, op.k), 1), parts = ceil_div(op.support, segment);
     constexpr std::int64_t operations_per_value = 24;
     split_range(
-        exec, op.rows, operations_per_value * op.rows * op.support, [&](int thread, int begin, int end) {
-            std::byte* scratch = exec.scratch(
+        pool, op.rows, operations_per_value * op.rows * op.support, [&](int thread, int begin, int end) {
+            std::byte* scratch = pool.scratch(
                 thread, keys * sizeof(std::uint64_t) + parts * sizeof(SumPart) + keys * sizeof(float));
             auto* best = reinterpret_cast<std::uint64_t*>(scratch);
             auto* sums = reinterpret_cast<SumPart*>(best + keys);

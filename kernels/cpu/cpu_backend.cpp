@@ -8,34 +8,23 @@
 #include <vector>
 
 #include "base/numel.h"
-#include "kernels/attention.h"
 #include "kernels/backend.h"
-#include "kernels/backend/run_ops.h"
 #include "kernels/cpu/accept_ops.h"
-#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/matmul/fused.h"
+#include "kernels/cpu/matmul_topk.h"
 #include "kernels/cpu/probabilities.h"
+#include "kernels/cpu/row_ops.h"
 #include "kernels/cpu/set_ops.h"
-#include "kernels/cpu/split.h"
+#include "kernels/cpu/threads/split.h"
 #include "kernels/cpu/tree_ops.h"
-#include "kernels/elementwise.h"
-#include "kernels/fused.h"
-#include "kernels/matmul.h"
-#include "kernels/matmul_topk.h"
-#include "kernels/ranks.h"
+#include "kernels/cpu/vector/dispatch.h"
+#include "kernels/cpu/vector/elementwise.h"
 #include "kernels/row_major_matrix.h"
-#include "kernels/sampling.h"
-#include "kernels/topk.h"
+#include "kernels/run_ops.h"
 
 namespace draftscope::kernels {
 namespace {
-
-// Activations are f32 on the CPU.
-const float* floats(const half_t* activations) {
-    return reinterpret_cast<const float*>(activations);
-}
-float* floats(half_t* activations) {
-    return reinterpret_cast<float*>(activations);
-}
 
 float activate(Activation activation, float value) {
     switch (activation) {
@@ -51,9 +40,9 @@ float activate(Activation activation, float value) {
 
 class CpuBackend final : public Backend {
   public:
-    explicit CpuBackend(Exec& exec) : exec_(exec), acceptance_(exec) {
+    explicit CpuBackend(std::unique_ptr<ThreadPool> threads) : Backend(std::move(threads)) {
         info_.name = "CPU";
-        info_.architecture = to_text(exec.isa());
+        info_.architecture = to_text(pool().isa());
     }
     ~CpuBackend() override { drop_workspace(); }
     const DeviceInfo& info() const override { return info_; }
@@ -66,22 +55,26 @@ class CpuBackend final : public Backend {
     void copy(void* to, const void* from, std::size_t bytes) override {
         if (bytes > 0) std::memmove(to, from, bytes);
     }
-    Status synchronize() override { return failure(); }
+    Status synchronize() override { return status(); }
     void graph(std::uint64_t /*key*/, FunctionRef<void()> work) override { work(); }
     std::uint64_t new_graph_key() override { return ++keys_; }
+    bool keeps_graphs() const override { return false; }
+    int known_count(const std::int32_t* count, int /*bound*/) const override { return *count; }
+    BackendLimits limits() const override { return {.unlimited = true}; }
+    std::size_t rejection_weights(int /*nodes*/, int /*vocab*/) const override { return 0; }
     DeviceTimer* timer() override { return nullptr; }
 
     DS_DEVICE_OPS(DS_RUN_OP, DS_RUN_OP_BATCH)
     void fused_matmul(const FusedMatmulOp& op) override;
-    bool prefers_matmul_topk(int n, int k) const override { return matmul_topk_pays_off(exec_, n, k); }
+    bool prefers_matmul_topk(int n, int k) const override { return matmul_topk_pays_off(pool(), n, k); }
     bool splits_matmul_topk(int n, int k) const override { return !prefers_matmul_topk(n, std::min(n, k)); }
     void sample_and_follow(const RejectionSampleOp& op, int /*max_nodes*/,
                            std::span<const ListChildrenOp> lists,
                            std::span<const FollowAcceptedOp> paths) override {
-        acceptance_.sample_and_follow(op, lists, paths);
+        acceptance_.sample_and_follow(pool(), op, lists, paths);
     }
     void accept_typical_trees(const EntropyOp& entropy_op, std::span<const AcceptTypicalOp> trees) override {
-        for (const AcceptTypicalOp& op : trees) acceptance_.accept_typical(op, &entropy_op);
+        for (const AcceptTypicalOp& op : trees) acceptance_.accept_typical(pool(), op, &entropy_op);
     }
     void compact(std::span<const CompactOp> ops) override;
 
@@ -98,30 +91,40 @@ class CpuBackend final : public Backend {
     void run(std::span<const CopyRowsOp> ops, const char*);
     void run(const RopeStoreOp& op, const char*);
     void run(const AttentionOp& op, const char*);
-    void run(const TopKOp& op, const char*) { select_topk(exec_, op); }
+    void run(const TopKOp& op, const char*) { select_topk(pool(), op); }
     void run(const MatmulTopKOp& op, const char*);
     void run(const TopKSetOp& op, const char*) {
         kernels::topk_set(
-            exec_, Rows<const float>(op.x, op.rows, op.columns, static_cast<std::ptrdiff_t>(op.stride)), op.k,
-            Rows<std::int32_t>(op.ids, op.rows, op.k));
+            pool(), Rows<const float>(op.x, op.rows, op.columns, static_cast<std::ptrdiff_t>(op.stride)),
+            op.k, Rows<std::int32_t>(op.ids, op.rows, op.k));
     }
     void run(const MatmulTopKSetOp& op, const char*);
-    void run(const GatherColumnsOp& op, const char*) { SetOps::gather_columns(exec_, op); }
-    void run(const UniqueTokensOp& op, const char*) { sets_.list_unique_tokens(exec_, op); }
-    void run(const ClustersOp& op, const char*) { sets_.clusters(exec_, op); }
+    void run(const GatherColumnsOp& op, const char*) { SetOps::gather_columns(pool(), op); }
+    void run(const UniqueTokensOp& op, const char*) { sets_.list_unique_tokens(pool(), op); }
+    void run(const ClustersOp& op, const char*) { sets_.clusters(pool(), op); }
     void run(const ClusterTokensOp& op, const char*) { sets_.cluster_tokens(op); }
     void run(const RemapIdsOp& op, const char*) { SetOps::remap_ids(op); }
-    void run(const RedistributeOp& op, const char*) { kernels::redistribute(exec_, op); }
+    void run(const RedistributeOp& op, const char*) { kernels::redistribute(pool(), op); }
     void run(const ReachableTokensOp& op, const char*) { sets_.list_reachable_tokens(op); }
-    void run(const TopKTopPMaskOp& op, const char*) { kernels::mask_top_k_top_p(exec_, op, sampling_); }
-    void run(const SampleOp& op, const char*) { kernels::sample(exec_, op, sampling_); }
+    void run(const TopKTopPMaskOp& op, const char*) { kernels::mask_top_k_top_p(pool(), op, sampling_); }
+    void run(const SampleOp& op, const char*) { kernels::sample(pool(), op, sampling_); }
     void run(const SampleWithoutReplacementOp& op, const char*);
-    void run(const RejectionSampleOp& op, const char*) { acceptance_.rejection_sample(op); }
+    void run(const RejectionSampleOp& op, const char*) { acceptance_.rejection_sample(pool(), op); }
     void run(const RankOp& op, const char*);
     void run(const EntropyOp& op, const char*);
     void run(std::span<const SetProbabilityOp> ops, const char*);
     void run(std::span<const BeamOp> ops, const char*) {
-        for (const BeamOp& op : ops) trees_.beam(op);
+        int missing = 0;  // nodes of the next level
+        for (BeamOp op : ops) {
+            if (op.packed) {
+                op.next_tokens -= missing;
+                op.next_rows -= missing;
+                op.next_ancestor_slots -= static_cast<std::ptrdiff_t>(missing) * (op.level + 1);
+                op.next_first_row -= missing;
+            }
+            trees_.beam(op);
+            missing += op.keep - op.counts[1];
+        }
     }
     void run(std::span<const RerankOp> ops, const char*) {
         for (const RerankOp& op : ops) trees_.rerank(op);
@@ -130,7 +133,7 @@ class CpuBackend final : public Backend {
         for (const FollowArgmaxOp& op : ops) AcceptOps::follow_argmax(op);
     }
     void run(std::span<const AcceptTypicalOp> ops, const char*) {
-        for (const AcceptTypicalOp& op : ops) acceptance_.accept_typical(op, nullptr);
+        for (const AcceptTypicalOp& op : ops) acceptance_.accept_typical(pool(), op, nullptr);
     }
     void run(std::span<const ListChildrenOp> ops, const char*) {
         for (const ListChildrenOp& op : ops) AcceptOps::list_children(op);
@@ -145,7 +148,6 @@ class CpuBackend final : public Backend {
         return {products_.data(), rows, n};
     }
 
-    Exec& exec_;
     DeviceInfo info_;
     std::uint64_t keys_ = 0;
     std::vector<float> products_;          ///< of a product that is not stored
@@ -176,9 +178,9 @@ void CpuBackend::announce(const FusedMatmulOp& op) {
         }
     }
     if (op.next_is_gated)
-        prefetch_next_gated(exec_, *op.next.packed);
+        prefetch_next_gated(pool(), *op.next.packed);
     else
-        prefetch_next(exec_, op.next.packed);
+        prefetch_next(pool(), op.next.packed);
 }
 
 void CpuBackend::fused_matmul(const FusedMatmulOp& op) {
@@ -186,7 +188,7 @@ void CpuBackend::fused_matmul(const FusedMatmulOp& op) {
     assert(product.weights.packed != nullptr && product.chosen == nullptr);
     const Matrix& weights = *product.weights.packed;
     const int n = weights.n(), k = weights.k();
-    Rows<const float> x(floats(product.x), product.rows, k, product.weights.stride);
+    Rows<const float> x(product.x.floats, product.rows, k, product.weights.stride);
     PreNorm norm;
     if (op.norm.x != nullptr) {
         x = {op.norm.x, product.rows, k, static_cast<std::ptrdiff_t>(op.norm.x_stride)};
@@ -194,35 +196,34 @@ void CpuBackend::fused_matmul(const FusedMatmulOp& op) {
     }
     const Rows<float> y(product.y, product.rows, n, static_cast<std::ptrdiff_t>(product.y_stride));
     announce(op);
-    if (op.gated != nullptr) {
+    if (op.gated) {
         assert(product.bias == nullptr && !product.accumulate);
-        norm_matmul_silu(exec_, weights, norm, x, y,
-                         Rows<float>(floats(op.gated), product.rows, n / 2, op.gated_stride));
+        norm_matmul_silu(pool(), weights, norm, x, y,
+                         Rows<float>(op.gated.floats, product.rows, n / 2, op.gated_stride));
     } else if (product.accumulate) {
         assert(product.bias == nullptr && norm.weight.empty());
-        matmul_add(exec_, weights, x, product_rows(product.rows, n), y);
+        matmul_add(pool(), weights, x, product_rows(product.rows, n), y);
     } else {
-        norm_matmul(exec_, weights, norm, x, y, product.bias);
+        norm_matmul(pool(), weights, norm, x, y, product.bias);
     }
 }
 
 void CpuBackend::run(const RmsNormOp& op, const char*) {
-    const RowKernels& kernels = row_kernels(exec_);
+    const RowKernels& kernels = row_kernels(pool());
     const std::size_t bytes = op.width * sizeof(float);
     const auto norm_group = [&](int thread, int row, int group) {
         const std::int64_t first = std::int64_t{group} * op.width;
         const float* x = op.x + row * op.x_stride + first;
         float* y = op.y == nullptr ? nullptr : op.y + row * op.y_stride + first;
-        float* activations =
-            op.half == nullptr ? nullptr : floats(op.half) + std::int64_t{row} * op.half_stride + first;
-        float* out = op.add         ? reinterpret_cast<float*>(exec_.scratch(thread, bytes))
+        float* activations = !op.half ? nullptr : op.half.floats + std::int64_t{row} * op.half_stride + first;
+        float* out = op.add         ? reinterpret_cast<float*>(pool().scratch(thread, bytes))
                      : y != nullptr ? y
                                     : activations;
         kernels.rms_norm(x, op.weight, op.eps, op.width, out);
         if (op.add) kernels.add(out, op.width, y);
         if (activations != nullptr && activations != out) std::memcpy(activations, out, bytes);
     };
-    split_range(exec_, op.rows, std::int64_t{op.rows} * op.groups * op.width,
+    split_range(pool(), op.rows, std::int64_t{op.rows} * op.groups * op.width,
                 [&](int thread, int begin, int end) {
                     for (int r = begin; r < end; ++r)
                         for (int g = 0; g < op.groups; ++g) norm_group(thread, r, g);
@@ -232,7 +233,7 @@ void CpuBackend::run(const RmsNormOp& op, const char*) {
 void CpuBackend::run(const CastOp& op, const char*) {
     for (int r = 0; r < op.rows; ++r) {
         const float* x = op.x + r * op.x_stride;
-        std::transform(x, x + op.cols, floats(op.y) + r * op.y_stride,
+        std::transform(x, x + op.cols, op.y.floats + r * op.y_stride,
                        [&](float value) { return activate(op.activation, value); });
     }
 }
@@ -241,16 +242,16 @@ void CpuBackend::run(const AddOp& op, const char*) {
     for (int r = 0; r < op.rows; ++r) {
         const float* x = op.x + r * op.x_stride;
         float* y = op.y + r * op.y_stride;
-        const float* base = op.base == nullptr ? y : floats(op.base) + r * op.base_stride;
+        const float* base = !op.base ? y : op.base.floats + r * op.base_stride;
         for (int c = 0; c < op.cols; ++c) y[c] = base[c] + activate(op.activation, x[c]);
     }
 }
 
 void CpuBackend::run(const SiluMulOp& op, const char*) {
     const std::ptrdiff_t stride = op.x_stride;
-    kernels::silu_mul(exec_, Rows<const float>(op.x, op.rows, op.width, stride),
+    kernels::silu_mul(pool(), Rows<const float>(op.x, op.rows, op.width, stride),
                       Rows<const float>(op.x + op.width, op.rows, op.width, stride),
-                      Rows<float>(floats(op.y), op.rows, op.width, op.y_stride));
+                      Rows<float>(op.y.floats, op.rows, op.width, op.y_stride));
 }
 
 void CpuBackend::run(std::span<const CopyRowsOp> ops, const char*) {
@@ -262,11 +263,11 @@ void CpuBackend::run(std::span<const CopyRowsOp> ops, const char*) {
 }
 
 void CpuBackend::run(const RopeStoreOp& op, const char*) {
-    const RowKernels& kernels = row_kernels(exec_);
+    const RowKernels& kernels = row_kernels(pool());
     const AttentionHeads& shape = op.shape;
     const int rotated = shape.heads + shape.kv_heads, half = shape.head_dim / 2;
     const int width = shape.kv_heads * shape.head_dim;
-    split_range(exec_, op.rows, std::int64_t{op.rows} * rotated * shape.head_dim,
+    split_range(pool(), op.rows, std::int64_t{op.rows} * rotated * shape.head_dim,
                 [&](int, int begin, int end) {
                     for (int r = begin; r < end; ++r) {
                         const std::int64_t at = std::int64_t{op.places.position[r]} * half;
@@ -277,8 +278,9 @@ void CpuBackend::run(const RopeStoreOp& op, const char*) {
         const KvPlanes& cache = op.places.caches[op.places.sequence[r]];
         const int slot = op.places.slot[r];
         const float* key = op.qkv + r * op.stride + std::int64_t{shape.heads} * shape.head_dim;
-        store_key(exec_, cache.type, key, width, slot, const_cast<half_t*>(cache.keys(op.layer)));
-        store_value(exec_, cache.type, key + width, width, slot, const_cast<half_t*>(cache.values(op.layer)));
+        store_key(pool(), cache.type, key, width, slot, const_cast<half_t*>(cache.keys(op.layer)));
+        store_value(pool(), cache.type, key + width, width, slot,
+                    const_cast<half_t*>(cache.values(op.layer)));
     }
 }
 
@@ -291,7 +293,7 @@ void CpuBackend::run(const AttentionOp& op, const char*) {
         const KvPlanes& cache = places.caches[places.sequence[r]];
         AttentionQuery& query = queries_[i];
         query.q = op.q + r * op.q_stride;
-        query.out = floats(op.y) + std::int64_t{r} * op.y_stride;
+        query.out = op.y.floats + std::int64_t{r} * op.y_stride;
         query.keys = cache.keys(op.layer);
         query.values = cache.values(op.layer);
         query.prefix = places.prefix[r];
@@ -299,7 +301,7 @@ void CpuBackend::run(const AttentionOp& op, const char*) {
                                 static_cast<std::size_t>(places.ancestor_count[r])};
     }
     const KvType type = places.caches[places.sequence[op.first_row]].type;
-    kernels::attention(exec_, {op.shape.heads, op.shape.kv_heads, op.shape.head_dim, op.scale, type},
+    kernels::attention(pool(), {op.shape.heads, op.shape.kv_heads, op.shape.head_dim, op.scale, type},
                        queries_);
 }
 
@@ -311,33 +313,34 @@ void CpuBackend::run(const MatmulOp& op, const char*) {
     }
     assert(op.bias == nullptr && !op.accumulate);
     const int count = *op.chosen_count;
-    const Rows<const float> x(floats(op.x), op.rows, op.weights.k, op.weights.stride);
+    const Rows<const float> x(op.x.floats, op.rows, op.weights.k, op.weights.stride);
     const Rows<float> y(op.y, op.rows, count, static_cast<std::ptrdiff_t>(op.y_stride));
-    prefetch_next(exec_, nullptr);
+    prefetch_next(pool(), nullptr);
     if (op.weights.row_major != nullptr)
-        return matmul_rows(exec_, *op.weights.row_major, {op.chosen, static_cast<std::size_t>(count)}, x, y);
+        return matmul_rows(pool(), *op.weights.row_major, {op.chosen, static_cast<std::size_t>(count)}, x, y);
     // Of a packed matrix, whole blocks are selected.
     blocks_.clear();
     for (int c = 0; c < count; c += cluster_block) blocks_.push_back(op.chosen[c] / cluster_block);
-    matmul_blocks(exec_, *op.weights.packed, blocks_, x, y);
+    matmul_blocks(pool(), *op.weights.packed, blocks_, x, y);
 }
 
 void CpuBackend::run(const MatmulTopKSetOp& op, const char*) {
     const Matrix& weights = *op.weights.packed;
-    const Rows<const float> x(floats(op.x), op.rows, weights.k(), op.weights.stride);
-    prefetch_next(exec_, nullptr);
-    kernels::matmul_topk_set(exec_, weights, x, op.k, Rows<std::int32_t>(op.ids, op.rows, op.k), set_logits_);
+    const Rows<const float> x(op.x.floats, op.rows, weights.k(), op.weights.stride);
+    prefetch_next(pool(), nullptr);
+    kernels::matmul_topk_set(pool(), weights, x, op.k, Rows<std::int32_t>(op.ids, op.rows, op.k),
+                             set_logits_);
 }
 
 void CpuBackend::run(const MatmulTopKOp& op, const char*) {
     assert(op.weights.packed != nullptr);
     const Matrix& weights = *op.weights.packed;
-    const Rows<const float> x(floats(op.x), op.rows, weights.k(), op.weights.stride);
+    const Rows<const float> x(op.x.floats, op.rows, weights.k(), op.weights.stride);
     const int kept = std::min(op.k, op.support);
     const Rows<std::int32_t> ids(op.ids, op.rows, kept, op.k);
     const Rows<float> values(op.values, op.rows, kept, op.k);
-    prefetch_next(exec_, nullptr);
-    kernels::matmul_topk(exec_, weights, x, op.support, kept, op.bias, partials_);
+    prefetch_next(pool(), nullptr);
+    kernels::matmul_topk(pool(), weights, x, op.support, kept, op.bias, partials_);
     finish_logsumexp(partials_, std::span(op.logsumexp, op.rows));
     finish_topk(partials_, ids, values);
     for (int r = 0; r < op.rows && kept < op.k; ++r) {
@@ -349,16 +352,16 @@ void CpuBackend::run(const MatmulTopKOp& op, const char*) {
 }
 
 void CpuBackend::run(const SampleWithoutReplacementOp& op, const char*) {
-    draft_sampling_.resize(exec_.threads());
-    run_threads(exec_, std::min(exec_.threads(), op.rows), [&](int thread) {
-        for (int r = thread; r < op.rows; r += std::min(exec_.threads(), op.rows)) {
+    draft_sampling_.resize(pool().threads());
+    run_threads(pool(), std::min(pool().threads(), op.rows), [&](int thread) {
+        for (int r = thread; r < op.rows; r += std::min(pool().threads(), op.rows)) {
             const std::int64_t first = r * op.stride;
             const bool own = op.sizes != nullptr;
             const std::size_t size = own ? op.sizes[r] : op.support;
             DraftProbs q{{op.logits + first, size}};
             if (own && op.tokens != nullptr) q.ids = {op.tokens + first, size};
             DraftSampleScratch& scratch = draft_sampling_[thread];
-            make_distribution(exec_, op.temperature, op.top_k, op.top_p, scratch, q);
+            make_distribution(pool(), op.temperature, op.top_k, op.top_p, scratch, q);
             const std::int64_t out = std::int64_t{r} * op.k;
             const std::size_t count = op.k;
             sample_drafts(q, {op.uniforms + out, count}, scratch, {op.ids + out, count},
@@ -383,13 +386,13 @@ void CpuBackend::run(const RankOp& op, const char*) {
     }
     ranks_.resize(op.count);
     const int rows = rank_rows_.empty() ? 0 : rank_rows_.back() + 1;
-    token_ranks(exec_, Rows<const float>(op.logits, rows, op.vocab, static_cast<std::ptrdiff_t>(op.stride)),
+    token_ranks(pool(), Rows<const float>(op.logits, rows, op.vocab, static_cast<std::ptrdiff_t>(op.stride)),
                 rank_rows_, rank_tokens_, ranks_);
     for (int i = 0; i < op.count; ++i) op.ranks[order_[i]] = ranks_[i];
 }
 
 void CpuBackend::run(const EntropyOp& op, const char*) {
-    split_range(exec_, op.rows, std::int64_t{op.rows} * op.vocab, [&](int, int begin, int end) {
+    split_range(pool(), op.rows, std::int64_t{op.rows} * op.vocab, [&](int, int begin, int end) {
         for (int r = begin; r < end; ++r) {
             const float least = min_logit_of(op.min_logit, r);
             op.out[r] = static_cast<float>(
@@ -405,7 +408,7 @@ void CpuBackend::run(std::span<const SetProbabilityOp> ops, const char*) {
         for (int i = 0; i < count; ++i) {
             const int row = op.first_row + op.rows[i];
             const float least = min_logit_of(op.min_logit, row);
-            op.out[i] = set_probability(exec_, op.logits + row * op.stride,
+            op.out[i] = set_probability(pool(), op.logits + row * op.stride,
                                         {op.ids + op.first[i], static_cast<std::size_t>(op.size[i])},
                                         {op.inv_temperature, op.log_norm[row], least});
         }
@@ -423,7 +426,7 @@ void CpuBackend::compact(std::span<const CompactOp> ops) {
             for (int layer = 0; layer < op.planes / 2; ++layer) {
                 move_key(op.cache.type, op.width, const_cast<half_t*>(op.cache.keys(layer)), from, to);
                 auto* values = reinterpret_cast<std::byte*>(const_cast<half_t*>(op.cache.values(layer)));
-                std::memcpy(values + row_offset(to, bytes), values + row_offset(from, bytes), bytes);
+                std::memcpy(values + numel(to, bytes), values + numel(from, bytes), bytes);
             }
         }
     }
@@ -431,8 +434,8 @@ void CpuBackend::compact(std::span<const CompactOp> ops) {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(Exec& exec) {
-    return std::make_unique<CpuBackend>(exec);
+std::unique_ptr<Backend> make_cpu_backend(std::unique_ptr<ThreadPool> pool) {
+    return std::make_unique<CpuBackend>(std::move(pool));
 }
 
 }  // namespace draftscope::kernels

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "kernels/cpu/probabilities.h"
-#include "kernels/exp_sums.h"
+#include "kernels/cpu/row_ops.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -120,7 +120,7 @@ double sum_probabilities(std::span<const float> probs) {
     return sum;
 }
 
-void make_distribution(const Exec& exec, double temperature, int top_k, double top_p,
+void make_distribution(const ThreadPool& pool, double temperature, int top_k, double top_p,
                        DraftSampleScratch& scratch, const DraftProbs& q) {
     float max_logit = -std::numeric_limits<float>::infinity();
     for (const float logit : q.probs) max_logit = logit > max_logit ? logit : max_logit;
@@ -128,7 +128,7 @@ void make_distribution(const Exec& exec, double temperature, int top_k, double t
         std::ranges::fill(q.probs, 0.0f);
         return;
     }
-    exp_row(exec, q.probs, max_logit, static_cast<float>(1.0 / temperature), q.probs);
+    exp_row(pool, q.probs, max_logit, static_cast<float>(1.0 / temperature), q.probs);
     block_sums(q.probs, scratch.sums);
     const auto share =
         static_cast<float>(1.0 / std::accumulate(scratch.sums.begin(), scratch.sums.end(), 0.0));

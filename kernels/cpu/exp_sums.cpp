@@ -1,21 +1,21 @@
-#include "kernels/exp_sums.h"
-
 #include <algorithm>
 #include <cassert>
 #include <limits>
 
-#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/matmul/layout.h"
-#include "kernels/cpu/split.h"
+#include "kernels/cpu/row_ops.h"
+#include "kernels/cpu/threads/split.h"
+#include "kernels/cpu/vector/dispatch.h"
+#include "kernels/cpu/vector/elementwise.h"
 
 namespace draftscope::kernels {
 
-void exp_sums(Exec& exec, Rows<const float> x, float scale, std::span<float> tops, Rows<float> sums) {
+void exp_sums(ThreadPool& pool, Rows<const float> x, float scale, std::span<float> tops, Rows<float> sums) {
     const int blocks = ceil_div(x.cols, exp_sums_block);
     assert(static_cast<int>(tops.size()) == x.rows && sums.rows == x.rows && sums.cols == blocks);
-    const RowKernels& kernels = row_kernels(exec);
+    const RowKernels& kernels = row_kernels(pool);
     constexpr std::int64_t operations_per_value = 4;
-    split_range(exec, x.rows, std::int64_t{x.rows} * x.cols * operations_per_value,
+    split_range(pool, x.rows, std::int64_t{x.rows} * x.cols * operations_per_value,
                 [&](int, int begin, int end) {
                     float scaled[exp_sums_block];
                     for (int r = begin; r < end; ++r) {
@@ -33,9 +33,16 @@ void exp_sums(Exec& exec, Rows<const float> x, float scale, std::span<float> top
                 });
 }
 
-void exp_row(const Exec& exec, std::span<const float> x, float shift, float scale, std::span<float> out) {
+void exp_row(const ThreadPool& pool, std::span<const float> x, float shift, float scale,
+             std::span<float> out) {
     assert(x.size() == out.size());
-    row_kernels(exec).exp_scaled(x.data(), static_cast<int>(x.size()), shift, scale, out.data());
+    row_kernels(pool).exp_scaled(x.data(), static_cast<int>(x.size()), shift, scale, out.data());
+}
+
+void cast_to_dtype(Backend& backend, Rows<float> x) {
+    if (backend.dtype() == Float16Kind::bf16) return cast_to_bf16(backend.pool(), x);
+    for (int r = 0; r < x.rows; ++r)
+        for (float& value : x.row(r)) value = f16_to_float(float_to_f16(value));
 }
 
 }  // namespace draftscope::kernels

@@ -13,7 +13,7 @@ namespace {
 
 std::atomic<int> allocations_left = -1;
 
-/// Host memory. It outlives every Exec, so buffers may outlive the pool that filled them.
+/// Host memory. It outlives every ThreadPool, so buffers may outlive the pool that filled them.
 class HostMemory final : public DeviceMemory {
   public:
     void* allocate(std::size_t bytes) override {

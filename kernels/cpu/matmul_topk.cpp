@@ -1,19 +1,19 @@
-#include "kernels/matmul_topk.h"
+#include "kernels/cpu/matmul_topk.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cmath>
 
 #include "base/numel.h"
-#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/matmul/activations.h"
+#include "kernels/cpu/matmul/fused.h"
 #include "kernels/cpu/matmul/prefetch.h"
 #include "kernels/cpu/matmul/threshold_matmul.h"
-#include "kernels/cpu/split.h"
+#include "kernels/cpu/row_ops.h"
+#include "kernels/cpu/threads/split.h"
+#include "kernels/cpu/threads/work_stealing.h"
+#include "kernels/cpu/vector/dispatch.h"
 #include "kernels/cpu/vector/selection.h"
-#include "kernels/cpu/work_stealing.h"
-#include "kernels/matmul.h"
-#include "kernels/topk.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -27,15 +27,15 @@ constexpr std::size_t aligned(std::size_t bytes) {
 /// The product of a call, computed one chunk of outputs at a time.
 class LogitsChunks {
   public:
-    LogitsChunks(Exec& exec, const Matrix& weights, Rows<const float> x, const float* bias)
-        : exec_(exec),
-          kernels_(matmul_kernels_for(exec.isa())),
+    LogitsChunks(ThreadPool& pool, const Matrix& weights, Rows<const float> x, const float* bias)
+        : pool_(pool),
+          kernels_(matmul_kernels_for(pool.isa())),
           kernel_(blocks_kernel(kernels_, weights.packing())),
           packing_(weights.packing()),
           activations_(kernels_, weights.precision(), x),
           blocks_(ceil_div(weights.n(), lanes)),
           streamed_(exceeds_l2(block_bytes(packing_.precision, weights.k()) *
-                               (ceil_div(blocks_, exec.threads())))) {
+                               (ceil_div(blocks_, pool.threads())))) {
         work_.weights = weights.data();
         work_.scales = reinterpret_cast<const std::uint16_t*>(
             weights.data() + blocks_ * block_bytes(packing_.precision, weights.k()));
@@ -54,7 +54,7 @@ class LogitsChunks {
     std::size_t shared_bytes() const { return shared() ? aligned(activations_.bytes()) : 0; }
     void prepare(std::byte* buffer) {
         if (!shared()) return;
-        split_range(exec_, work_.rows, std::int64_t{work_.rows} * work_.k,
+        split_range(pool_, work_.rows, std::int64_t{work_.rows} * work_.k,
                     [&](int, int begin, int end) { activations_.prepare(buffer, begin, end); });
         activations_.point(work_, buffer);
     }
@@ -84,7 +84,7 @@ class LogitsChunks {
     void fetch(int block) const {
         const std::size_t bytes = block_bytes(packing_.precision, work_.k);
         for (std::size_t line = 0; line < bytes; line += weight_line)
-            __builtin_prefetch(work_.weights + row_offset(block, bytes) + line, 0, 2);
+            __builtin_prefetch(work_.weights + numel(block, bytes) + line, 0, 2);
     }
 
     /// Writes blocks [first, first + count) to y [M, stride].
@@ -117,11 +117,11 @@ class LogitsChunks {
                                                        : nullptr;
     }
 
-    Exec& exec_;
+    ThreadPool& pool_;
     const MatmulKernels& kernels_;
     MatmulBlocks kernel_;
     Packing packing_;
-    Activations activations_;
+    ProductInput activations_;
     int blocks_;
     bool streamed_;
     MatmulWork work_;
@@ -129,37 +129,37 @@ class LogitsChunks {
 
 }  // namespace
 
-bool matmul_topk_pays_off(const Exec& exec, int n, int k) {
+bool matmul_topk_pays_off(const ThreadPool& pool, int n, int k) {
     if (k > max_fused_topk) return false;
     // The largest share compared with an even one: at most a sixth more.
-    const int share = ceil_div(ceil_div(n, segment), exec.threads());
-    return std::int64_t{6} * share * exec.threads() * segment <= std::int64_t{7} * n;
+    const int share = ceil_div(ceil_div(n, segment), pool.threads());
+    return std::int64_t{6} * share * pool.threads() * segment <= std::int64_t{7} * n;
 }
 
-void matmul_topk(Exec& exec, const Matrix& weights, Rows<const float> x, int support, int k,
+void matmul_topk(ThreadPool& pool, const Matrix& weights, Rows<const float> x, int support, int k,
                  const float* bias, PartialTopK& out) {
     assert(x.cols == weights.k() && support <= weights.n() && k > 0 &&
            k <= std::min(support, max_fused_topk));
-    const RowKernels& kernels = row_kernels(exec);
+    const RowKernels& kernels = row_kernels(pool);
     out.rows = x.rows;
     out.k = k;
     out.parts = ceil_div(support, segment);
-    out.lists = std::min(exec.threads(), out.parts);
+    out.lists = std::min(pool.threads(), out.parts);
     const std::size_t rows = x.rows;
     const std::size_t row_keys = numel(out.lists, k);
     out.keys.assign(rows * row_keys, std::uint64_t{0});
     out.sums.resize(rows * out.parts);
     if (x.rows == 0) return;
-    LogitsChunks product(exec, weights, x, bias);
-    product.prepare(exec.shared_scratch(product.shared_bytes()));
+    LogitsChunks product(pool, weights, x, bias);
+    product.prepare(pool.shared_scratch(product.shared_bytes()));
     const std::int64_t operations = std::int64_t{x.rows} * support * weights.k();
-    WorkStealingRange shares(out.parts, WorkStealingRange::threads_for(exec, out.parts, operations), 1);
-    run_threads(exec, shares.threads(), [&](int thread) {
+    WorkStealingRange shares(out.parts, WorkStealingRange::threads_for(pool, out.parts, operations), 1);
+    run_threads(pool, shares.threads(), [&](int thread) {
         if (!shares.any_left()) return;
         // Each thread builds its lists in its own memory: sharing a cache line with another thread slows
         // writes.
         const std::size_t own_keys = rows * k;
-        std::byte* scratch = exec.scratch(thread, product.own_bytes() + rows * segment * sizeof(float) +
+        std::byte* scratch = pool.scratch(thread, product.own_bytes() + rows * segment * sizeof(float) +
                                                       aligned(own_keys * sizeof(std::uint64_t)));
         const MatmulWork own = product.own(scratch);
         auto* y = reinterpret_cast<float*>(scratch + product.own_bytes());
@@ -306,19 +306,19 @@ void fill_lists(const RowKernels& kernels, const LogitsChunks& product, const Ma
 
 /// Computes the sets of matmul_topk_set() from the outputs that exceed each row's bound. If a row's sample
 /// was wrong, its first id becomes -1.
-void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, int place,
+void keep_best(ThreadPool& pool, const Matrix& weights, Rows<const float> x, int k, int place,
                Rows<std::int32_t> ids) {
     const int rows = x.rows, n = weights.n();
-    const RowKernels& kernels = row_kernels(exec);
-    LogitsChunks product(exec, weights, x, nullptr);
+    const RowKernels& kernels = row_kernels(pool);
+    LogitsChunks product(pool, weights, x, nullptr);
     const int segments = ceil_div(n, segment);
-    SurvivorLists lists(std::min(exec.threads(), segments), rows, 2 * k + 2 * segment);
+    SurvivorLists lists(std::min(pool.threads(), segments), rows, 2 * k + 2 * segment);
     // Every thread computes the bounds of a few rows itself, which is cheaper than a barrier.
     const bool meet = rows > max_rows_quantised_per_thread;
     const std::size_t row_bounds = aligned(rows * sizeof(float));
     const std::size_t samples_bytes = static_cast<std::size_t>(rows) * bound_samples * sizeof(float);
     std::byte* shared =
-        exec.shared_scratch(product.shared_bytes() + lists.bytes() + row_bounds + (meet ? samples_bytes : 0));
+        pool.shared_scratch(product.shared_bytes() + lists.bytes() + row_bounds + (meet ? samples_bytes : 0));
     product.prepare(shared);
     lists.place(shared + product.shared_bytes());
     auto* common = reinterpret_cast<float*>(shared + product.shared_bytes() + lists.bytes());
@@ -329,16 +329,16 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
     if (meet) {
         float* samples = common + row_bounds / sizeof(float);
         const std::int64_t operations = std::int64_t{rows} * bound_samples * 32;
-        split_range(exec, sample_blocks, operations, [&](int thread, int begin, int end) {
-            take_samples(product, product.own(exec.scratch(thread, product.own_bytes())), begin, end,
+        split_range(pool, sample_blocks, operations, [&](int thread, int begin, int end) {
+            take_samples(product, product.own(pool.scratch(thread, product.own_bytes())), begin, end,
                          samples);
         });
-        split_range(exec, rows, operations,
+        split_range(pool, rows, operations,
                     [&](int, int begin, int end) { find_bounds(begin, end, samples, common); });
     }
-    split_range(exec, segments, std::int64_t{rows} * n * weights.k(), [&](int thread, int begin, int end) {
+    split_range(pool, segments, std::int64_t{rows} * n * weights.k(), [&](int thread, int begin, int end) {
         static_assert(bound_samples == segment && segment * sizeof(float) >= sizeof(ThresholdedRow));
-        std::byte* scratch = exec.scratch(thread, product.own_bytes() + row_bounds + samples_bytes);
+        std::byte* scratch = pool.scratch(thread, product.own_bytes() + row_bounds + samples_bytes);
         const MatmulWork own = product.own(scratch);
         float* bounds = reinterpret_cast<float*>(scratch + product.own_bytes());
         auto* y = bounds + row_bounds / sizeof(float);
@@ -352,9 +352,9 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
         fill_lists(kernels, product, own, begin, end, bounds, lists, thread, reinterpret_cast<std::byte*>(y));
     });
     const std::int64_t operations = std::int64_t{rows} * k * 32;
-    split_range(exec, rows, operations, [&](int thread, int begin, int end) {
+    split_range(pool, rows, operations, [&](int thread, int begin, int end) {
         const std::size_t room = numel(lists.threads(), lists.room());
-        std::byte* scratch = exec.scratch(thread, room * (sizeof(float) + sizeof(std::int32_t)));
+        std::byte* scratch = pool.scratch(thread, room * (sizeof(float) + sizeof(std::int32_t)));
         auto* values = reinterpret_cast<float*>(scratch);
         auto* index = reinterpret_cast<std::int32_t*>(values + room);
         for (int r = begin; r < end; ++r) {
@@ -378,19 +378,19 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
 
 }  // namespace
 
-void matmul_topk_set(Exec& exec, const Matrix& weights, Rows<const float> x, int k, Rows<std::int32_t> ids,
-                     std::vector<float>& logits) {
+void matmul_topk_set(ThreadPool& pool, const Matrix& weights, Rows<const float> x, int k,
+                     Rows<std::int32_t> ids, std::vector<float>& logits) {
     const int rows = x.rows, n = weights.n();
     assert(x.cols == weights.k() && k > 0 && k <= n && ids.rows == rows && ids.cols == k);
     if (rows == 0) return;
     const int place = weights.on_device() ? 0 : bound_place(n, k);
-    if (place > 0) keep_best(exec, weights, x, k, place, ids);
+    if (place > 0) keep_best(pool, weights, x, k, place, ids);
     // Rows whose sample was wrong, and all rows of a small matrix, use all their logits.
     for (int r = 0; r < rows; ++r) {
         if (place > 0 && ids.row_data(r)[0] >= 0) continue;
         if (logits.size() < static_cast<std::size_t>(n)) logits.resize(n);
-        matmul(exec, weights, x.slice(r, 1), Rows<float>(logits.data(), 1, n));
-        topk_set(exec, Rows<const float>(logits.data(), 1, n), k, ids.slice(r, 1));
+        matmul(pool, weights, x.slice(r, 1), Rows<float>(logits.data(), 1, n));
+        topk_set(pool, Rows<const float>(logits.data(), 1, n), k, ids.slice(r, 1));
     }
 }
 

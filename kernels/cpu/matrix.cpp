@@ -94,8 +94,9 @@ void quantise_int4(std::span<const float> values, const Int4Row& row) {
             least = std::min(least, values[i]);
             largest = std::max(largest, values[i]);
         }
-        const std::uint16_t minimum = to_f16(least), scale = to_f16((largest - from_f16(minimum)) / 15.0f);
-        const float step = from_f16(scale), base = from_f16(minimum);
+        const std::uint16_t minimum = to_clamped_f16(least),
+                            scale = to_clamped_f16((largest - f16_to_float(minimum)) / 15.0f);
+        const float step = f16_to_float(scale), base = f16_to_float(minimum);
         row.scales[b] = scale;
         row.minimums[b] = minimum;
         for (int i = first; i < last; ++i) {
@@ -107,7 +108,7 @@ void quantise_int4(std::span<const float> values, const Int4Row& row) {
 
 bool is_symmetric(const Int4Row& row) {
     for (std::size_t b = 0; b < row.scales.size(); ++b) {
-        if (from_f16(row.minimums[b]) != -int4_offset * from_f16(row.scales[b])) return false;
+        if (f16_to_float(row.minimums[b]) != -int4_offset * f16_to_float(row.scales[b])) return false;
     }
     return true;
 }
@@ -125,11 +126,11 @@ class Int4Buffer {
 
 /// Calls write(first, last) on every thread for its rows in whole blocks; rows from n on are padding.
 template <typename Write>
-void for_each_row(Exec& exec, int n, Write write) {
+void for_each_row(ThreadPool& pool, int n, Write write) {
     const int blocks = ceil_div(n, lanes);
-    exec.parallel(exec.threads(), [&](int part) {
-        const int first = static_cast<int>(static_cast<std::int64_t>(blocks) * part / exec.threads());
-        const int last = static_cast<int>(static_cast<std::int64_t>(blocks) * (part + 1) / exec.threads());
+    pool.parallel(pool.threads(), [&](int part) {
+        const int first = static_cast<int>(static_cast<std::int64_t>(blocks) * part / pool.threads());
+        const int last = static_cast<int>(static_cast<std::int64_t>(blocks) * (part + 1) / pool.threads());
         write(first * lanes, last * lanes);
     });
 }
@@ -169,10 +170,6 @@ double bytes_per_weight(Precision precision) {
             return 0.5 + 4.0 / int4_block;
     }
     return 0;
-}
-
-std::uint16_t to_clamped_f16(float value) {
-    return to_f16(value);
 }
 
 void Matrix::Free::operator()(std::byte* p) const {
@@ -233,23 +230,27 @@ void MatrixAccess::copy_row(const Matrix& from, int from_row, Matrix& to, int to
         target.scales[b * lanes + target.lane] = source.scales[b * lanes + source.lane];
 }
 
-Matrix Matrix::pack(Exec& exec, Precision precision, int n, int k, RowSource source) {
-    if (Backend* backend = exec.device()) return DeviceMatrixAccess::pack(exec, *backend, n, k, source);
+Matrix Matrix::pack(Backend& backend, Precision precision, int n, int k, RowSource source) {
+    if (!backend.is_host()) return DeviceMatrixAccess::pack(backend, n, k, source);
+    return pack(backend.pool(), precision, n, k, source);
+}
+
+Matrix Matrix::pack(ThreadPool& pool, Precision precision, int n, int k, RowSource source) {
     if (precision == Precision::int4)
-        return pack_int4(exec, n, k, source, [](int, const Int4Row&) { return false; });
+        return pack_int4(pool, n, k, source, [](int, const Int4Row&) { return false; });
     Matrix matrix = MatrixAccess::allocate({precision, false}, n, k);
-    pack_blocks(exec, matrix, source);
+    pack_blocks(pool, matrix, source);
     return matrix;
 }
 
 namespace {
 
 /// Returns false if `symmetric` and a row is not; the contents of `matrix` are undefined then.
-bool fill_int4(Exec& exec, Matrix& matrix, RowSource source, Int4Source stored) {
+bool fill_int4(ThreadPool& pool, Matrix& matrix, RowSource source, Int4Source stored) {
     const int n = matrix.n(), k = matrix.k();
     const bool symmetric = matrix.packing().symmetric;
     std::atomic<bool> fits{true};
-    for_each_row(exec, n, [&](int first, int last) {
+    for_each_row(pool, n, [&](int first, int last) {
         std::vector<float> values(k);
         Int4Buffer buffer(k);
         for (int r = first; r < last && fits.load(std::memory_order_relaxed); ++r) {
@@ -267,23 +268,23 @@ bool fill_int4(Exec& exec, Matrix& matrix, RowSource source, Int4Source stored) 
 
 }  // namespace
 
-Matrix pack_int4(Exec& exec, int n, int k, RowSource source, Int4Source stored) {
+Matrix pack_int4(ThreadPool& pool, int n, int k, RowSource source, Int4Source stored) {
     Int4Buffer first(k);
     if (n > 0 && stored(0, first.row()) && is_symmetric(first.row())) {
         Matrix matrix = MatrixAccess::allocate({Precision::int4, true}, n, k);
-        if (fill_int4(exec, matrix, source, stored)) return matrix;
+        if (fill_int4(pool, matrix, source, stored)) return matrix;
     }
     Matrix matrix = MatrixAccess::allocate({Precision::int4, false}, n, k);
-    fill_int4(exec, matrix, source, stored);
+    fill_int4(pool, matrix, source, stored);
     return matrix;
 }
 
-Matrix Matrix::gather_rows(Exec& exec, std::span<const TokenId> ids) const {
+Matrix Matrix::gather_rows(ThreadPool& pool, std::span<const TokenId> ids) const {
     if (on_device()) return DeviceMatrixAccess::gather_rows(*this, ids);
     const int n = static_cast<int>(ids.size());
     Matrix matrix = MatrixAccess::allocate(packing_, n, k_);
     const std::vector<float> zeros(k_, 0.0f);
-    for_each_row(exec, n, [&](int first, int last) {
+    for_each_row(pool, n, [&](int first, int last) {
         for (int r = first; r < last; ++r) {
             if (r < n) {
                 assert(ids[r] >= 0 && ids[r] < n_);
@@ -307,9 +308,9 @@ void Matrix::unpack_row(int row, std::span<float> out) const {
             const int q = std::to_integer<int>(place.block[at.byte]) >> at.shift & 15;
             const int scale_rows = packing_.symmetric ? 1 : 2;
             const std::uint16_t* own = place.scales + i / int4_block * scale_rows * lanes + place.lane;
-            const float scale = from_f16(own[0]);
+            const float scale = f16_to_float(own[0]);
             out[i] = packing_.symmetric ? static_cast<float>(q - int4_offset) * scale
-                                        : static_cast<float>(q) * scale + from_f16(own[lanes]);
+                                        : static_cast<float>(q) * scale + f16_to_float(own[lanes]);
             continue;
         }
         const std::size_t at = element(precision, i, place.lane);

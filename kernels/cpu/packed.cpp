@@ -1,8 +1,7 @@
-#include "kernels/packed.h"
-
 #include <cassert>
 
 #include "kernels/cpu/matmul/layout.h"
+#include "kernels/packing.h"
 
 namespace draftscope::kernels {
 

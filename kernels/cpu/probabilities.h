@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "kernels/sampling.h"
+#include "kernels/cpu/row_ops.h"
 
 /// Steps that sampling from rows and from residuals share.
 namespace draftscope::kernels {

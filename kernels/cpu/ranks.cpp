@@ -1,12 +1,11 @@
-#include "kernels/ranks.h"
-
 #include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/split.h"
+#include "kernels/cpu/row_ops.h"
+#include "kernels/cpu/threads/split.h"
+#include "kernels/cpu/vector/dispatch.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -38,14 +37,14 @@ int before_in(const RowKernels& kernels, const float* x, int begin, int end, int
 
 }  // namespace
 
-void token_ranks(Exec& exec, Rows<const float> x, std::span<const std::int32_t> rows,
+void token_ranks(ThreadPool& pool, Rows<const float> x, std::span<const std::int32_t> rows,
                  std::span<const std::int32_t> columns, std::span<std::int32_t> ranks) {
     assert(rows.size() == columns.size() && rows.size() == ranks.size());
-    const RowKernels& kernels = row_kernels(exec);
+    const RowKernels& kernels = row_kernels(pool);
     constexpr int values_per_operation = 8;
     const int count = static_cast<int>(rows.size());
     split_range(
-        exec, count, std::int64_t{count} * x.cols / values_per_operation, [&](int, int begin, int end) {
+        pool, count, std::int64_t{count} * x.cols / values_per_operation, [&](int, int begin, int end) {
             std::fill(ranks.begin() + begin, ranks.begin() + end, 0);
             for (int first = begin; first < end;) {
                 const auto row = rows[first];

@@ -8,7 +8,7 @@
 #include "base/numel.h"
 #include "kernels/backend/device_matrix.h"
 #include "kernels/cpu/matmul/row_layout.h"
-#include "kernels/cpu/split.h"
+#include "kernels/cpu/threads/split.h"
 #include "kernels/cpu/weight_memory.h"
 
 namespace draftscope::kernels {
@@ -20,7 +20,7 @@ struct BlockAddress {
         const std::size_t b = block;
         const std::size_t size = block_bytes(packing.precision, k);
         values = reinterpret_cast<const std::uint32_t*>(data + b * size);
-        scales = reinterpret_cast<const std::uint16_t*>(data + row_offset(ceil_div(n, lanes), size) +
+        scales = reinterpret_cast<const std::uint16_t*>(data + numel(ceil_div(n, lanes), size) +
                                                         b * scale_bytes(packing, k));
     }
     const std::uint32_t* values;
@@ -35,11 +35,11 @@ const std::byte* aligned(const std::vector<std::byte>& bytes) {
 
 }  // namespace
 
-Interleave16 interleave_for(const Exec& exec) {
+Interleave16 interleave_for(const ThreadPool& pool) {
 #if defined(DS_KERNELS_X86)
-    if (exec.isa() >= Isa::avx512) return interleave16_avx512;
+    if (pool.isa() >= Isa::avx512) return interleave16_avx512;
 #endif
-    (void)exec;
+    (void)pool;
     return interleave16_portable;
 }
 
@@ -61,7 +61,7 @@ void MatrixAccess::set_rows(Matrix& matrix, int n) {
                                           scale_bytes(matrix.packing_, matrix.k_));
 }
 
-RowMajorMatrix RowMajorMatrix::make(Exec& exec, const Matrix& matrix) {
+RowMajorMatrix RowMajorMatrix::make(ThreadPool& pool, const Matrix& matrix) {
     const RowShape shape(matrix.packing(), matrix.k());
     RowMajorMatrix store;
     store.n_ = matrix.n();
@@ -77,10 +77,10 @@ RowMajorMatrix RowMajorMatrix::make(Exec& exec, const Matrix& matrix) {
     store.row_bytes_ = shape.bytes();
     store.data_.reset(allocate_weights(store.row_bytes_ * store.n_));
     split_range(
-        exec, ceil_div(store.n_, lanes), std::int64_t{store.n_} * store.k_, [&](int, int begin, int end) {
+        pool, ceil_div(store.n_, lanes), std::int64_t{store.n_} * store.k_, [&](int, int begin, int end) {
             for (int row = begin * lanes; row < std::min(end * lanes, store.n_); ++row) {
                 const BlockAddress from(matrix.data(), store.packing_, store.n_, store.k_, row / lanes);
-                std::byte* to = store.data_.get() + row_offset(row, store.row_bytes_);
+                std::byte* to = store.data_.get() + numel(row, store.row_bytes_);
                 const std::size_t lane = row % lanes;
                 for (std::size_t g = 0; g < shape.groups; ++g)
                     std::memcpy(to + 4 * g, &from.values[g * lanes + lane], 4);
@@ -104,21 +104,21 @@ void GatheredMatrix::reserve(const RowMajorMatrix& store, int rows) {
     zeros_.assign(store.row_bytes() + RowShape::alignment, std::byte{0});
 }
 
-void GatheredMatrix::fill_async(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids) {
-    if (!store.on_device()) return fill(exec, store, ids);
+void GatheredMatrix::fill_async(ThreadPool& pool, const RowMajorMatrix& store, std::span<const TokenId> ids) {
+    if (!store.on_device()) return fill(pool, store, ids);
     const int n = static_cast<int>(ids.size());
     reserve(store, n > capacity_ ? n + n / 4 : n);
     DeviceMatrixAccess::fill_async(matrix_, store.device_matrix(), ids, set_);
 }
 
-void GatheredMatrix::fill(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids) {
+void GatheredMatrix::fill(ThreadPool& pool, const RowMajorMatrix& store, std::span<const TokenId> ids) {
     const int n = static_cast<int>(ids.size());
     reserve(store, n > capacity_ ? n + n / 4 : n);
     if (store.on_device()) return DeviceMatrixAccess::fill(matrix_, store.device_matrix(), ids);
     MatrixAccess::set_rows(matrix_, n);
     const RowShape shape(store.packing(), store.k());
-    const Interleave16 interleave = interleave_for(exec);
-    split_range(exec, ceil_div(n, lanes), std::int64_t{n} * store.k(), [&](int, int begin, int end) {
+    const Interleave16 interleave = interleave_for(pool);
+    split_range(pool, ceil_div(n, lanes), std::int64_t{n} * store.k(), [&](int, int begin, int end) {
         // A padding row is zeros. What interleave reads past a row's groups are its own scales and padding.
         const std::byte* const zeros = aligned(zeros_);
         const auto row_address = [&](int place) { return place < n ? store.row(ids[place]) : zeros; };

@@ -1,5 +1,3 @@
-#include "kernels/sampling.h"
-
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -7,12 +5,11 @@
 #include <limits>
 
 #include "base/numel.h"
-#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/probabilities.h"
+#include "kernels/cpu/row_ops.h"
 #include "kernels/cpu/set_ops.h"
-#include "kernels/cpu/split.h"
-#include "kernels/exp_sums.h"
-#include "kernels/topk.h"
+#include "kernels/cpu/threads/split.h"
+#include "kernels/cpu/vector/dispatch.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -85,21 +82,22 @@ class RowWeights {
 constexpr int initial_top_k = 64;
 
 /// Computes the maxima and block sums of rows. Returns the block sums.
-Rows<const float> add_blocks(Exec& exec, Rows<const float> logits, float inverse, SampleScratch& scratch) {
+Rows<const float> add_blocks(ThreadPool& pool, Rows<const float> logits, float inverse,
+                             SampleScratch& scratch) {
     const int blocks = (logits.cols + exp_sums_block - 1) / exp_sums_block;
     scratch.tops.resize(logits.rows);
     scratch.sums.resize(numel(logits.rows, blocks));
     const Rows<float> sums(scratch.sums.data(), logits.rows, blocks);
-    exp_sums(exec, logits, inverse, scratch.tops, sums);
+    exp_sums(pool, logits, inverse, scratch.tops, sums);
     return Rows<const float>(sums.data, logits.rows, blocks);
 }
 
-void find_best(Exec& exec, Rows<const float> rows, int k, std::vector<std::int32_t>& ids,
+void find_best(ThreadPool& pool, Rows<const float> rows, int k, std::vector<std::int32_t>& ids,
                SampleScratch& scratch) {
     const std::size_t cells = numel(rows.rows, k);
     ids.resize(cells);
     scratch.values.resize(cells);
-    topk(exec, rows, k, Rows<std::int32_t>(ids.data(), rows.rows, k),
+    topk(pool, rows, k, Rows<std::int32_t>(ids.data(), rows.rows, k),
          Rows<float>(scratch.values.data(), rows.rows, k));
 }
 
@@ -107,35 +105,35 @@ void find_best(Exec& exec, Rows<const float> rows, int k, std::vector<std::int32
 
 /// Processes a few rows at a time, so that the second pass finds them in the cache. It starts at the last
 /// row, so that the root and its children, which later ops read again, stay in the cache.
-void select_topk(Exec& exec, const TopKOp& op) {
-    if (op.own != nullptr || op.run_ends != nullptr || op.support < op.k) return topk_of_candidates(exec, op);
+void select_topk(ThreadPool& pool, const TopKOp& op) {
+    if (op.own != nullptr || op.run_ends != nullptr || op.support < op.k) return topk_of_candidates(pool, op);
     constexpr int rows_at_once = 4;
     const Rows<const float> logits(op.logits, op.rows, op.support, static_cast<std::ptrdiff_t>(op.stride));
     for (int end = op.rows; end > 0; end -= rows_at_once) {
         const int first = std::max(0, end - rows_at_once), count = end - first;
         const Rows<const float> rows = logits.slice(first, count);
-        std::int32_t* ids = op.ids + row_offset(first, op.k);
-        float* values = op.values + row_offset(first, op.k);
+        std::int32_t* ids = op.ids + numel(first, op.k);
+        float* values = op.values + numel(first, op.k);
         if (op.k == 1) {
-            argmax(exec, rows, std::span(ids, count));
+            argmax(pool, rows, std::span(ids, count));
             for (int i = 0; i < count; ++i) values[i] = rows.row_data(i)[ids[i]];
         } else {
-            topk(exec, rows, op.k, Rows<std::int32_t>(ids, count, op.k), Rows<float>(values, count, op.k));
+            topk(pool, rows, op.k, Rows<std::int32_t>(ids, count, op.k), Rows<float>(values, count, op.k));
         }
-        if (op.logsumexp != nullptr) logsumexp(exec, rows, std::span(op.logsumexp + first, count));
+        if (op.logsumexp != nullptr) logsumexp(pool, rows, std::span(op.logsumexp + first, count));
     }
 }
 
-void mask_top_k_top_p(Exec& exec, const TopKTopPMaskOp& op, SampleScratch& scratch) {
+void mask_top_k_top_p(ThreadPool& pool, const TopKTopPMaskOp& op, SampleScratch& scratch) {
     assert(op.sizes == nullptr);
     const Rows<const float> logits(op.logits, op.rows, op.vocab, static_cast<std::ptrdiff_t>(op.stride));
-    const Rows<const float> sums = add_blocks(exec, logits, op.inv_temperature, scratch);
+    const Rows<const float> sums = add_blocks(pool, logits, op.inv_temperature, scratch);
     const bool few = op.top_k > 0 && op.top_k < op.vocab;
     const int limit = few ? op.top_k : op.vocab;
     const int width = few ? limit : std::min(limit, initial_top_k);
-    find_best(exec, logits, width, scratch.best, scratch);
+    find_best(pool, logits, width, scratch.best, scratch);
     const auto kept_of = [&](int r) {
-        const std::span<const std::int32_t> best(scratch.best.data() + row_offset(r, width), width);
+        const std::span<const std::int32_t> best(scratch.best.data() + numel(r, width), width);
         if (op.top_p >= 1.0) return best;
         const RowWeights row(logits.row(r), scratch.tops[r], sums.row(r), op.inv_temperature);
         const double sum = limit == width ? row.total(best) : row.total();
@@ -145,7 +143,7 @@ void mask_top_k_top_p(Exec& exec, const TopKTopPMaskOp& op, SampleScratch& scrat
             if (count > 0) return found.first(count);
             if (k == limit) return found;
             k = static_cast<int>(std::min<std::int64_t>(limit, std::int64_t{k} * 8));
-            find_best(exec, logits.slice(r, 1), k, scratch.more, scratch);
+            find_best(pool, logits.slice(r, 1), k, scratch.more, scratch);
             found = scratch.more;
         }
     };
@@ -161,7 +159,7 @@ void mask_top_k_top_p(Exec& exec, const TopKTopPMaskOp& op, SampleScratch& scrat
     }
 }
 
-void sample(Exec& exec, const SampleOp& op, SampleScratch& scratch) {
+void sample(ThreadPool& pool, const SampleOp& op, SampleScratch& scratch) {
     const Rows<const float> logits(op.logits, op.rows, op.vocab, static_cast<std::ptrdiff_t>(op.stride));
     const auto set = [&](int r, std::int32_t token, double sum, float top) {
         op.tokens[r] = token;
@@ -169,7 +167,7 @@ void sample(Exec& exec, const SampleOp& op, SampleScratch& scratch) {
         op.log_norm[r] = sum > 0 ? static_cast<float>(std::log(sum)) + top * op.inv_temperature : 0.0f;
     };
     if (op.mask.min_logit == nullptr) {
-        const Rows<const float> sums = add_blocks(exec, logits, op.inv_temperature, scratch);
+        const Rows<const float> sums = add_blocks(pool, logits, op.inv_temperature, scratch);
         for (int r = 0; r < op.rows; ++r) {
             const RowWeights row(logits.row(r), scratch.tops[r], sums.row(r), op.inv_temperature);
             const double sum = row.total();
@@ -177,9 +175,9 @@ void sample(Exec& exec, const SampleOp& op, SampleScratch& scratch) {
         }
         return;
     }
-    scratch.kept.resize(exec.threads());
+    scratch.kept.resize(pool.threads());
     for (std::vector<std::int32_t>& kept : scratch.kept) kept.reserve(op.vocab);
-    split_range(exec, op.rows, std::int64_t{op.rows} * op.vocab, [&](int thread, int begin, int end) {
+    split_range(pool, op.rows, std::int64_t{op.rows} * op.vocab, [&](int thread, int begin, int end) {
         std::vector<std::int32_t>& kept = scratch.kept[thread];
         for (int r = begin; r < end; ++r) {
             const std::span<const float> values = logits.row(r);
@@ -188,7 +186,7 @@ void sample(Exec& exec, const SampleOp& op, SampleScratch& scratch) {
             kept.clear();
             for (std::int32_t id = 0; id < op.vocab; ++id)
                 if (values[id] > least || (values[id] == least && id <= last)) kept.push_back(id);
-            float top = row_kernels(exec).largest(values.data(), op.vocab);
+            float top = row_kernels(pool).largest(values.data(), op.vocab);
             if (top == minus_infinity) top = 0.0f;
             const RowWeights row(values, top, {}, op.inv_temperature);
             const double sum = row.total(kept);
@@ -202,7 +200,7 @@ float RowDistribution::probability(float logit) const {
     return std::min(std::exp(logit * inv_temperature - log_norm), 1.0f);
 }
 
-float set_probability(const Exec& exec, const float* logits, std::span<const std::int32_t> ids,
+float set_probability(const ThreadPool& pool, const float* logits, std::span<const std::int32_t> ids,
                       const RowDistribution& row) {
     std::array<float, probability_block> some;
     double sum = 0;
@@ -213,7 +211,7 @@ float set_probability(const Exec& exec, const float* logits, std::span<const std
             some[i] = logit >= row.min_logit ? logit : minus_infinity;
         }
         const std::span<float> now(some.data(), count);
-        exp_row(exec, now, row.log_norm / row.inv_temperature, row.inv_temperature, now);
+        exp_row(pool, now, row.log_norm / row.inv_temperature, row.inv_temperature, now);
         for (const float p : now) sum += static_cast<double>(std::min(p, 1.0f));
     }
     return static_cast<float>(std::min(sum, 1.0));

@@ -7,9 +7,9 @@
 #include <limits>
 #include <span>
 
-#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/matmul/layout.h"
-#include "kernels/cpu/split.h"
+#include "kernels/cpu/threads/split.h"
+#include "kernels/cpu/vector/dispatch.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -28,11 +28,11 @@ struct Marked {
 
 /// Calls visit(Marked) for stretches of the numbers below `count`, ascending, and clears the marks.
 template <typename Visit>
-void take_marks(const Exec& exec, std::vector<std::uint8_t>& marks, int count, Visit visit) {
+void take_marks(const ThreadPool& pool, std::vector<std::uint8_t>& marks, int count, Visit visit) {
     constexpr std::size_t stretch = 1024;
     std::int32_t places[stretch + 16];
     std::uint32_t words[stretch / 32];
-    const RowKernels& kernels = row_kernels(exec);
+    const RowKernels& kernels = row_kernels(pool);
     const std::size_t end = round_up(count, 32);
     for (std::size_t first = 0; first < end; first += stretch) {
         const std::size_t n = std::min(stretch, end - first);
@@ -46,7 +46,7 @@ void take_marks(const Exec& exec, std::vector<std::uint8_t>& marks, int count, V
 }  // namespace
 
 /// A byte per token: writes to a shared word would depend on each other.
-void SetOps::list_unique_tokens(const Exec& exec, const UniqueTokensOp& op) {
+void SetOps::list_unique_tokens(const ThreadPool& pool, const UniqueTokensOp& op) {
     reserve_marks(marks_, op.vocab);
     // Locals: a byte that is written could be part of anything else.
     std::uint8_t* const marks = marks_.data();
@@ -54,7 +54,7 @@ void SetOps::list_unique_tokens(const Exec& exec, const UniqueTokensOp& op) {
     for (const std::int32_t* id = ids; id != end; ++id)
         if (*id >= 0) marks[*id] = 1;
     std::int32_t size = 0;
-    take_marks(exec, marks_, op.vocab, [&](const Marked& marked) {
+    take_marks(pool, marks_, op.vocab, [&](const Marked& marked) {
         std::int32_t* const tokens = op.tokens + size;
         for (std::size_t i = 0; i < marked.places.size(); ++i) tokens[i] = marked.first + marked.places[i];
         if (op.index != nullptr) {
@@ -71,14 +71,14 @@ void SetOps::list_unique_tokens(const Exec& exec, const UniqueTokensOp& op) {
     *op.size = size;
 }
 
-void SetOps::clusters(const Exec& exec, const ClustersOp& op) {
+void SetOps::clusters(const ThreadPool& pool, const ClustersOp& op) {
     reserve_marks(marks_, op.clusters);
     first_columns_.resize(op.clusters);
     const std::int64_t all = std::int64_t{op.rows} * op.count;
     for (std::int64_t i = 0; i < all; ++i) marks_[op.chosen[i]] = 1;
     marks_[op.clusters - 1] = 1;
     std::int32_t columns = 0;
-    take_marks(exec, marks_, op.clusters, [&](const Marked& marked) {
+    take_marks(pool, marks_, op.clusters, [&](const Marked& marked) {
         for (const std::int32_t place : marked.places) {
             const std::int32_t cluster = marked.first + place;
             first_columns_[cluster] = columns;
@@ -126,14 +126,14 @@ void SetOps::remap_ids(const RemapIdsOp& op) {
     for (int i = 0; i < count; ++i) op.out[i] = op.ids[i] < 0 ? op.ids[i] : op.table[op.ids[i]];
 }
 
-void SetOps::gather_columns(const Exec& exec, const GatherColumnsOp& op) {
+void SetOps::gather_columns(const ThreadPool& pool, const GatherColumnsOp& op) {
     for (int m = 0; m < op.rows; ++m) {
         const float* const logits = op.logits + m * op.stride;
         const std::int32_t* const tokens = op.tokens + m * op.token_stride;
         float* const out = op.out + m * op.out_stride;
         const int count = op.sizes == nullptr ? op.max_count : op.sizes[m];
         if (op.index != nullptr) {
-            row_kernels(exec).gather_logits(logits, op.index, tokens, count, out);
+            row_kernels(pool).gather_logits(logits, op.index, tokens, count, out);
         } else {
             for (int i = 0; i < count; ++i) out[i] = logits[op.columns[tokens[i]]];
         }
@@ -154,10 +154,10 @@ void SetOps::list_reachable_tokens(const ReachableTokensOp& op) {
     for (int i = 0; i < count; ++i) marks_[op.tokens[i]] = 0;
 }
 
-void redistribute(Exec& exec, const RedistributeOp& op) {
+void redistribute(ThreadPool& pool, const RedistributeOp& op) {
     assert(op.target_first != nullptr);
     constexpr std::int64_t operations_per_token = 16;
-    split_range(exec, op.rows, operations_per_token * op.rows * op.vocab, [&](int, int begin, int end) {
+    split_range(pool, op.rows, operations_per_token * op.rows * op.vocab, [&](int, int begin, int end) {
         for (int m = begin; m < end; ++m) {
             const std::size_t support = op.sizes == nullptr ? op.support : op.sizes[m];
             const std::span logits(op.logits + m * op.stride, support);

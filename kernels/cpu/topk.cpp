@@ -1,42 +1,41 @@
-#include "kernels/topk.h"
-
 #include <algorithm>
 #include <cassert>
 #include <cmath>
 
 #include "base/numel.h"
-#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/matmul/layout.h"
-#include "kernels/cpu/split.h"
+#include "kernels/cpu/row_ops.h"
+#include "kernels/cpu/threads/split.h"
+#include "kernels/cpu/vector/dispatch.h"
 #include "kernels/cpu/vector/selection.h"
 
 namespace draftscope::kernels {
 namespace {
 
-void topk_by_heaps(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values) {
-    const RowKernels& kernels = row_kernels(exec);
+void topk_by_heaps(ThreadPool& pool, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values) {
+    const RowKernels& kernels = row_kernels(pool);
     const int segments = ceil_div(x.cols, segment);
     const std::size_t per_row = numel(segments, k);
     auto* heaps =
-        reinterpret_cast<std::uint64_t*>(exec.shared_scratch(per_row * x.rows * sizeof(std::uint64_t)));
+        reinterpret_cast<std::uint64_t*>(pool.shared_scratch(per_row * x.rows * sizeof(std::uint64_t)));
     constexpr std::int64_t operations_per_value = 4;
     const std::int64_t operations = std::int64_t{x.rows} * x.cols * operations_per_value;
-    split_range(exec, x.rows * segments, operations, [&](int, int begin, int end) {
+    split_range(pool, x.rows * segments, operations, [&](int, int begin, int end) {
         // One heap for all segments of a row on this thread: the fuller it is, the fewer values exceed its
         // minimum.
-        std::fill(heaps + row_offset(begin, k), heaps + row_offset(end, k), std::uint64_t{0});
+        std::fill(heaps + numel(begin, k), heaps + numel(end, k), std::uint64_t{0});
         for (int item = begin; item < end;) {
             const int row = item / segments;
             const int last = std::min((row + 1) * segments, end);
             const int first = item % segments * segment;
-            BestKeys best{heaps + row_offset(item, k), k};
+            BestKeys best{heaps + numel(item, k), k};
             best.add(kernels, x.row_data(row) + first, first,
                      std::min((last - row * segments) * segment, x.cols) - first);
             item = last;
         }
     });
     for (int r = 0; r < x.rows; ++r) {
-        write_best(heaps + row_offset(r, per_row), static_cast<int>(per_row), k, ids.row_data(r),
+        write_best(heaps + numel(r, per_row), static_cast<int>(per_row), k, ids.row_data(r),
                    values.row_data(r));
     }
 }
@@ -147,15 +146,15 @@ void top_set_row(const RowKernels& kernels, const float* x, int n, int k, const 
     write_set(kernels, scratch.values, scratch.index, found, k, out, least);
 }
 
-void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out) {
+void logsumexp(ThreadPool& pool, Rows<const float> x, std::span<float> out) {
     assert(static_cast<int>(out.size()) == x.rows && x.cols > 0);
-    const RowKernels& kernels = row_kernels(exec);
+    const RowKernels& kernels = row_kernels(pool);
     const int segments = ceil_div(x.cols, segment);
     const std::size_t items = numel(x.rows, segments);
-    auto* parts = reinterpret_cast<SumPart*>(exec.shared_scratch(items * sizeof(SumPart)));
+    auto* parts = reinterpret_cast<SumPart*>(pool.shared_scratch(items * sizeof(SumPart)));
     constexpr std::int64_t operations_per_value = 4;
     const std::int64_t operations = std::int64_t{x.rows} * x.cols * operations_per_value;
-    split_range(exec, x.rows * segments, operations, [&](int, int begin, int end) {
+    split_range(pool, x.rows * segments, operations, [&](int, int begin, int end) {
         for (int item = begin; item < end; ++item) {
             const int first = item % segments * segment;
             parts[item] =
@@ -163,17 +162,17 @@ void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out) {
         }
     });
     for (int r = 0; r < x.rows; ++r) {
-        const SumPart* row = parts + row_offset(r, segments);
+        const SumPart* row = parts + numel(r, segments);
         out[r] = join_sums(row, segments);
     }
 }
 
-void topk(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values) {
+void topk(ThreadPool& pool, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values) {
     assert(k > 0 && k <= x.cols && ids.rows == x.rows && values.rows == x.rows);
-    if (k <= max_heap) return topk_by_heaps(exec, x, k, ids, values);
-    const RowKernels& kernels = row_kernels(exec);
-    split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int thread, int begin, int end) {
-        auto* keys = reinterpret_cast<std::uint64_t*>(exec.scratch(thread, x.cols * sizeof(std::uint64_t)));
+    if (k <= max_heap) return topk_by_heaps(pool, x, k, ids, values);
+    const RowKernels& kernels = row_kernels(pool);
+    split_range(pool, x.rows, std::int64_t{x.rows} * x.cols, [&](int thread, int begin, int end) {
+        auto* keys = reinterpret_cast<std::uint64_t*>(pool.scratch(thread, x.cols * sizeof(std::uint64_t)));
         for (int r = begin; r < end; ++r) {
             const int found = keys_by_sample(kernels, x.row_data(r), x.cols, k, keys);
             std::nth_element(keys, keys + k - 1, keys + found, std::greater<>{});
@@ -182,12 +181,12 @@ void topk(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<f
     });
 }
 
-void topk_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids) {
+void topk_set(ThreadPool& pool, Rows<const float> x, int k, Rows<std::int32_t> ids) {
     assert(k > 0 && k <= x.cols && ids.rows == x.rows && ids.cols == k);
-    const RowKernels& kernels = row_kernels(exec);
-    split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int thread, int begin, int end) {
+    const RowKernels& kernels = row_kernels(pool);
+    split_range(pool, x.rows, std::int64_t{x.rows} * x.cols, [&](int thread, int begin, int end) {
         const std::size_t room = std::max(x.cols, bound_samples) + SetScratch::slack;
-        std::byte* scratch = exec.scratch(thread, room * (sizeof(float) + sizeof(std::int32_t)));
+        std::byte* scratch = pool.scratch(thread, room * (sizeof(float) + sizeof(std::int32_t)));
         const SetScratch own{reinterpret_cast<float*>(scratch),
                              reinterpret_cast<std::int32_t*>(scratch + room * sizeof(float))};
         for (int r = begin; r < end; ++r)
@@ -195,10 +194,10 @@ void topk_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids) {
     });
 }
 
-void argmax(Exec& exec, Rows<const float> x, std::span<std::int32_t> out) {
+void argmax(ThreadPool& pool, Rows<const float> x, std::span<std::int32_t> out) {
     assert(static_cast<int>(out.size()) == x.rows && x.cols > 0);
-    const RowKernels& kernels = row_kernels(exec);
-    split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int, int begin, int end) {
+    const RowKernels& kernels = row_kernels(pool);
+    split_range(pool, x.rows, std::int64_t{x.rows} * x.cols, [&](int, int begin, int end) {
         for (int r = begin; r < end; ++r) {
             const float* row = x.row_data(r);
             const float top = kernels.largest(row, x.cols);

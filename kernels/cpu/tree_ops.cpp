@@ -38,7 +38,7 @@ void TreeOps::add_candidates(const BeamOp& op) {
     for (int r = 0; r < op.rows; ++r) {
         const int complete = is_static && op.level > 0 ? op.static_rows[r] : r;
         const int from = op.shared_logits ? 0 : r;
-        const std::ptrdiff_t first = row_offset(from, op.k), cell = row_offset(complete, op.k);
+        const std::ptrdiff_t first = numel(from, op.k), cell = numel(complete, op.k);
         const float above = op.level == 0 ? 0.0f : op.scores[r];
         for (int c = 0; c < op.k && op.ids[first + c] >= 0; ++c) {
             if (is_static && op.static_mask[cell + c] == 0) continue;
@@ -97,8 +97,8 @@ void TreeOps::beam(const BeamOp& op) {
         op.row_indices[b] = op.first_index + index;
         if (op.pool_rows != nullptr) op.pool_rows[index] = op.next_first_row + b;
         if (op.static_next != nullptr) op.static_rows[b] = next_static_[b];
-        std::int32_t* slots = op.next_ancestor_slots + row_offset(b, op.level + 1);
-        if (op.level > 0) std::copy_n(op.ancestor_slots + row_offset(row, op.level), op.level, slots);
+        std::int32_t* slots = op.next_ancestor_slots + numel(b, op.level + 1);
+        if (op.level > 0) std::copy_n(op.ancestor_slots + numel(row, op.level), op.level, slots);
         slots[op.level] = op.first_slot + b;
     }
 }

@@ -340,12 +340,13 @@ __global__ void merge_kernel(const AttentionOp op) {
             value = fmaf(weight, part[column], value);
             total = fmaf(weight, part[dim + 1], total);
         }
-        op.y[static_cast<std::int64_t>(row) * op.y_stride + head * dim + column] = to_half<H>(value / total);
+        op.y.halves[static_cast<std::int64_t>(row) * op.y_stride + head * dim + column] =
+            to_half<H>(value / total);
     }
     if (head != 0) return;
     for (int column = op.shape.heads * dim + static_cast<int>(threadIdx.x); column < op.y_stride;
          column += static_cast<int>(blockDim.x))
-        op.y[static_cast<std::int64_t>(row) * op.y_stride + column] = 0;
+        op.y.halves[static_cast<std::int64_t>(row) * op.y_stride + column] = 0;
 }
 
 }  // namespace

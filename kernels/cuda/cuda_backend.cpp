@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "kernels/backend/arena.h"
-#include "kernels/backend/run_ops.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/library_product.h"
+#include "kernels/run_ops.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -120,7 +120,8 @@ class CudaTimer final : public DeviceTimer {
 class CudaBackendImpl final : public CudaBackend {
   public:
     CudaBackendImpl(cudaStream_t stream, DeviceInfo info, const CudaOptions& options)
-        : stream_(stream),
+        : CudaBackend(make_thread_pool(options.threads)),
+          stream_(stream),
           info_(std::move(info)),
           options_(options),
           timer_(stream_, options.ordinal, follows_kernel_) {
@@ -192,7 +193,7 @@ class CudaBackendImpl final : public CudaBackend {
         arriving_.clear();
         up_.clear();
         down_.clear();
-        return failure();
+        return status();
     }
 
     DS_DEVICE_OPS(DS_RUN_OP, DS_RUN_OP_BATCH)

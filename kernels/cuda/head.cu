@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(threads, min_blocks(TokenTiles, RowTiles))
     const int first = static_cast<int>(blockIdx.x) * scratch.outputs;
     const int first_row = static_cast<int>(blockIdx.y) * width;
     make_logits<H, TokenTiles, RowTiles>(
-        op.weights, op.x, op.rows, first_row, op.bias, min(scratch.outputs, op.support - first),
+        op.weights, op.x.halves, op.rows, first_row, op.bias, min(scratch.outputs, op.support - first),
         [&](int i) { return first + i; }, shared);
     __syncthreads();
     const int warp = static_cast<int>(threadIdx.x) / warp_size;

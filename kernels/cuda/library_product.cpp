@@ -111,7 +111,7 @@ class LibraryProductImpl final : public LibraryProduct {
                       op.accumulate,
                       op.bias != nullptr,
                       address_alignment(op.weights.data),
-                      address_alignment(op.x),
+                      address_alignment(op.x.halves),
                       address_alignment(op.y),
                       dtype};
         auto found = plans_.find(key);
@@ -129,9 +129,9 @@ class LibraryProductImpl final : public LibraryProduct {
                                                     sizeof op.bias) != CUBLAS_STATUS_SUCCESS)
             return false;
         const float one = 1.0f, before = op.accumulate ? 1.0f : 0.0f;
-        return library_.matmul(handle_, plan.product, &one, op.weights.data, plan.weights, op.x, plan.rows,
-                               &before, op.y, plan.out, op.y, plan.out, &plan.algorithm, workspace_,
-                               workspace_bytes, stream) == CUBLAS_STATUS_SUCCESS;
+        return library_.matmul(handle_, plan.product, &one, op.weights.data, plan.weights, op.x.halves,
+                               plan.rows, &before, op.y, plan.out, op.y, plan.out, &plan.algorithm,
+                               workspace_, workspace_bytes, stream) == CUBLAS_STATUS_SUCCESS;
     }
 
   private:
@@ -181,7 +181,7 @@ class LibraryProductImpl final : public LibraryProduct {
         const bool chosen =
             set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes) &&
             set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, address_alignment(op.weights.data)) &&
-            set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, address_alignment(op.x)) &&
+            set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, address_alignment(op.x.halves)) &&
             set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, out) &&
             set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, out) &&
             library_.heuristic(handle_, plan.product, plan.weights, plan.rows, plan.out, plan.out, preference,

@@ -104,9 +104,8 @@ void launch(const MatmulOp& op, Float16Kind dtype, LaunchStream stream) {
     const int outputs = op.chosen == nullptr ? op.weights.n : op.max_chosen;
     if (op.rows == 0 || outputs == 0) return;
     if (op.rows > few_rows && op.chosen == nullptr) return launch_wide_matmul(op, dtype, stream);
-    const Work work{
-        op.weights.data, op.weights.n, op.weights.stride, op.x,         op.rows, op.y, op.y_stride,
-        op.bias,         op.chosen,    op.chosen_count,   op.accumulate};
+    const Work work{op.weights.data, op.weights.n, op.weights.stride, op.x.halves,     op.rows,      op.y,
+                    op.y_stride,     op.bias,      op.chosen,         op.chosen_count, op.accumulate};
     const int tiles = (op.rows + tile_rows - 1) / tile_rows;
     static_assert(max_token_tiles == 8);
     // Rows of few chunks give a warp little to load; more outputs per block compensate.

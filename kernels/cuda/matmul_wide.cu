@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(threads) wide_kernel(const MatmulOp op) {
     for (int i = 0; i < each; ++i) {
         const int line = thread / pieces + i * apart;
         const bool weights = line < block_outputs;
-        const half_t* matrix = weights ? op.weights.data : op.x;
+        const half_t* matrix = weights ? op.weights.data : op.x.halves;
         const int at = weights ? min(first_output + line, op.weights.n - 1)
                                : min(first_row + line - block_outputs, op.rows - 1);
         from[i] = matrix + static_cast<std::int64_t>(at) * stride + thread % pieces * 8;

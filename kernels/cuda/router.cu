@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(threads) router_kernel(const MatmulTopKSetOp o
     const int first_row = static_cast<int>(blockIdx.y) * width;
     const int count = (n - stripe + stripes.chunks - 1) / stripes.chunks;
     const auto column_at = [&](int i) { return stripe + i * stripes.chunks; };
-    make_logits<H>(op.weights, op.x, op.rows, first_row, nullptr, count, column_at, shared);
+    make_logits<H>(op.weights, op.x.halves, op.rows, first_row, nullptr, count, column_at, shared);
     __syncthreads();
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(threads) rms_norm_kernel(const RmsNormOp op) {
     sum = block_sum(sum, shared);
     const float scale = 1.0f / sqrtf(sum / static_cast<float>(op.width) + op.eps);
     float* y = op.y == nullptr ? nullptr : op.y + row * op.y_stride + first;
-    half_t* half = op.half == nullptr ? nullptr : op.half + row * op.half_stride + first;
+    half_t* half = !op.half ? nullptr : op.half.halves + row * op.half_stride + first;
     for (int at = thread; at < op.width; at += turn) {
         // x may be y: the same thread reads each value before it is overwritten.
         float before[norm_held];
@@ -92,7 +92,7 @@ __global__ void cast_kernel(const CastOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (i >= op.y_columns) return;
-    op.y[row * op.y_stride + i] =
+    op.y.halves[row * op.y_stride + i] =
         i < op.cols ? to_half<H>(activated(op.x[row * op.x_stride + i], op.activation)) : half_t{0};
 }
 
@@ -103,7 +103,7 @@ __global__ void add_kernel(const AddOp op) {
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (i >= op.cols) return;
     float* y = op.y + row * op.y_stride + i;
-    const float base = op.base == nullptr ? *y : from_half<H>(op.base[row * op.base_stride + i]);
+    const float base = !op.base ? *y : from_half<H>(op.base.halves[row * op.base_stride + i]);
     *y = base + activated(op.x[row * op.x_stride + i], op.activation);
 }
 
@@ -118,7 +118,7 @@ __global__ void silu_mul_kernel(const SiluMulOp op) {
         const float* x = op.x + row * op.x_stride;
         out = to_half<H>(activated(x[i], Activation::silu) * x[op.width + i]);
     }
-    op.y[row * op.y_stride + i] = out;
+    op.y.halves[row * op.y_stride + i] = out;
 }
 
 constexpr int rope_held = 4;  ///< pairs per thread

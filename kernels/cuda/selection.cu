@@ -162,39 +162,6 @@ __global__ void __launch_bounds__(pick_threads) topk_set_kernel(const TopKSetOp 
     list_top(op.x + row * op.stride, op.columns, op.k, op.ids + row * op.k, shared);
 }
 
-constexpr int bucket_warps = 4;
-constexpr int bucket_threads = bucket_warps * warp_size;
-
-/// Grid: rows, buckets. Columns that exceed the block's capacity are merged into the best so far in several
-/// turns.
-__global__ void __launch_bounds__(bucket_threads) bucket_top_m_kernel(const BucketTopMOp op) {
-    DS_SHARED(std::uint64_t[bucket_warps * max_topk], shared);
-    DS_SHARED(std::uint64_t[max_topk], best);
-    const auto row = static_cast<std::int64_t>(blockIdx.x);
-    const int bucket = static_cast<int>(blockIdx.y);
-    const float* scores = op.scores + row * op.stride;
-    const int count = bucket < op.columns ? (op.columns - bucket - 1) / op.buckets + 1 : 0;
-    int kept = 0, next = 0;
-    do {
-        std::uint64_t keys[held];
-#pragma unroll
-        for (int i = 0; i < held; ++i) {
-            const int at = i * bucket_threads + static_cast<int>(threadIdx.x), from = next + at - kept;
-            const int column = bucket + min(from, count - 1) * op.buckets;
-            keys[i] = at < kept      ? best[at]
-                      : from < count ? rank_key(scores[column], static_cast<std::uint32_t>(column))
-                                     : no_key;
-        }
-        next += held * bucket_threads - kept;
-        block_top<bucket_warps>(keys, op.m, shared, best);  // `best` was read by all threads
-        kept = op.m;
-        __syncthreads();
-    } while (next < count);
-    std::int32_t* ids = op.ids + (row * op.buckets + bucket) * op.m;
-    for (int i = static_cast<int>(threadIdx.x); i < op.m; i += bucket_threads)
-        ids[i] = best[i] == no_key ? -1 : static_cast<int>(key_index(best[i]));
-}
-
 constexpr int mark_threads = 256;
 
 __global__ void mark_kernel(const UniqueTokensOp op) {
@@ -286,12 +253,6 @@ void launch(const TopKOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
 void launch(const TopKSetOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.rows == 0) return;
     DS_LAUNCH(topk_set_kernel, static_cast<unsigned>(op.rows), pick_threads, 0, stream, op);
-}
-
-void launch(const BucketTopMOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
-    if (op.rows == 0) return;
-    DS_LAUNCH(bucket_top_m_kernel, (dim3(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.buckets))),
-              bucket_threads, 0, stream, op);
 }
 
 void launch(const UniqueTokensOp& op, Float16Kind /*dtype*/, LaunchStream stream) {

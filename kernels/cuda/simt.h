@@ -40,7 +40,7 @@ inline constexpr int max_tickets = 1024;
 /// previous one has ended. DS_LAUNCH_DEPENDENT enqueues one that calls wait_for_previous() in every thread
 /// and may therefore start earlier (programmatic dependent launch).
 #if defined(DS_SIMT_HOST)
-#include "kernels/cuda/simt_host.h"
+#include DS_SIMT_HOST  // the emulator's header
 #define DS_LAUNCH_KERNEL(can_wait, kernel, grid, block, shared, stream, ...)                \
     (::draftscope::kernels::cuda::simt::enqueue(                                            \
          reinterpret_cast<const void*>(kernel), (grid), (block), (shared), (stream).handle, \

@@ -2,7 +2,8 @@
 
 #include <cstdint>
 
-#include "kernels/kv_type.h"
+#include "kernels/ops/kv_layout.h"
+#include "kernels/ops/kv_type.h"
 #include "kernels/ops/matrix.h"
 
 /// KV caches, RoPE and attention.
@@ -17,6 +18,12 @@ struct KvPlanes {
     constexpr const half_t* keys(int layer) const { return data + 2 * layer * plane; }
     constexpr const half_t* values(int layer) const { return data + (2 * layer + 1) * plane; }
 };
+
+/// Bytes of the keys of `slots` slots, in whole groups of key_lanes.
+constexpr std::size_t key_bytes(KvType type, int width, int slots) {
+    const auto groups = static_cast<std::size_t>((slots + key_lanes - 1) / key_lanes);
+    return groups * key_lanes * static_cast<std::size_t>(width) * bytes_per_value(type);
+}
 
 /// Cache slots, positions and visible keys of the rows of a pass; see AttentionQuery. Arrays are in device
 /// memory.
@@ -70,7 +77,7 @@ struct AttentionOp {
     int blocks = 0;  ///< at least ceil(positions / attention_block) of every row
     /// [rows, heads, blocks, head_dim + 2] partial sums, starting at first_row.
     float* partial = nullptr;
-    half_t* y = nullptr;  ///< [rows, y_stride], padded with zeros
+    Activations y;  ///< [rows, y_stride], padded with zeros
     int y_stride = 0;
 };
 

@@ -17,22 +17,21 @@ struct RmsNormOp {
     float eps = 0;
     float* y = nullptr;  ///< [rows, y_stride] or null; may be x
     std::int64_t y_stride = 0;
-    bool add = false;        ///< y += instead of y =
-    half_t* half = nullptr;  ///< [rows, half_stride] or null: the result rounded to 16 bits, groups * width
-                             ///< values per row
-    int half_stride = 0;     ///< padding columns up to half_columns are set to zero
+    bool add = false;     ///< y += instead of y =
+    Activations half;     ///< [rows, half_stride] or null: the result, groups * width values per row
+    int half_stride = 0;  ///< padding columns up to half_columns are set to zero
     int half_columns = 0;
 };
 
 /// Element-wise function applied to an op's input.
 enum class Activation { none, silu, relu };
 
-/// y = activation(x), rounded to bf16. Columns cols .. y_columns - 1 become zero.
+/// y = activation(x) as activations. Columns cols .. y_columns - 1 become zero.
 struct CastOp {
     const float* x = nullptr;
     std::int64_t x_stride = 0;
     int rows = 0, cols = 0;
-    half_t* y = nullptr;
+    Activations y;
     std::int64_t y_stride = 0;
     int y_columns = 0;
     Activation activation = Activation::none;
@@ -44,18 +43,18 @@ struct AddOp {
     std::int64_t x_stride = 0;
     int rows = 0, cols = 0;
     Activation activation = Activation::none;
-    const half_t* base = nullptr;  ///< [rows, base_stride]; null = add to y
+    Activations base;  ///< [rows, base_stride]; null = add to y
     std::int64_t base_stride = 0;
     float* y = nullptr;
     std::int64_t y_stride = 0;
 };
 
-/// y = silu(gate) * up for rows [gate | up] of 2 * width values, rounded to bf16 and padded with zeros.
+/// y = silu(gate) * up for rows [gate | up] of 2 * width values, padded with zeros.
 struct SiluMulOp {
     const float* x = nullptr;
     std::int64_t x_stride = 0;
     int rows = 0, width = 0;
-    half_t* y = nullptr;
+    Activations y;
     int y_stride = 0;
 };
 

@@ -10,7 +10,7 @@ namespace draftscope::kernels {
 /// y[m] = x[m] W^T (+ bias), for m < rows. With `accumulate`, the product is added to y.
 struct MatmulOp {
     DeviceMatrix weights;
-    const half_t* x = nullptr;  ///< [rows, weights.stride]
+    Activations x;  ///< [rows, weights.stride]
     int rows = 0;
     float* y = nullptr;  ///< [rows, y_stride >= outputs]
     std::int64_t y_stride = 0;
@@ -40,7 +40,7 @@ struct FusedMatmulOp {
     NormSpec norm;
     /// If set, silu(first half of the outputs) * second half is written to [rows, gated_stride], and
     /// product.y is scratch.
-    half_t* gated = nullptr;
+    Activations gated;
     int gated_stride = 0;
     // Hints of what later ops access, for prefetching.
     DeviceMatrix next;           ///< weights of the next product

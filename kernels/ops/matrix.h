@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/float16.h"
+#include "kernels/ops/float16.h"
 
 /// Activations and matrices as operands of ops.
 namespace draftscope::kernels {
@@ -10,9 +10,20 @@ namespace draftscope::kernels {
 class Matrix;
 class RowMajorMatrix;
 
-/// An activation in the format of its device (Backend::activation_bytes()): bf16, fp16 if dtype() says so, or
-/// f32 on the CPU. Only devices look at the values.
+/// A 16-bit value of a device: bf16, or fp16 if Backend::dtype() says so.
 using half_t = std::uint16_t;
+
+/// Address of activations in the format of their backend: f32 on the CPU, 16 bits on a device.
+/// ActivationBuffer has their memory, and Backend::at() counts in them.
+union Activations {
+    half_t* halves = nullptr;
+    float* floats;
+
+    constexpr Activations() = default;
+    constexpr Activations(half_t* on_device) : halves(on_device) {}
+    constexpr explicit Activations(float* on_cpu) : floats(on_cpu) {}
+    constexpr explicit operator bool() const { return halves != nullptr; }
+};
 
 /// Weights [n, k], row-major. `stride` is the distance between rows; columns k .. stride - 1 are zero. Rows
 /// of activations that the matrix is multiplied with have the same stride.

@@ -54,7 +54,7 @@ constexpr std::size_t topk_scratch_bytes(int rows, int support, int k) {
 /// as in TopKOp; logsumexp covers all of the first `support`.
 struct MatmulTopKOp {
     DeviceMatrix weights;
-    const half_t* x = nullptr;  ///< [rows, weights.stride]
+    Activations x;  ///< [rows, weights.stride]
     int rows = 0, support = 0, k = 0;
     const float* bias = nullptr;  ///< [n] or null
     std::int32_t* ids = nullptr;  ///< [rows, k]
@@ -91,7 +91,7 @@ struct TopKSetOp {
 /// fast selection.
 struct MatmulTopKSetOp {
     DeviceMatrix weights;
-    const half_t* x = nullptr;    ///< [rows, weights.stride]
+    Activations x;                ///< [rows, weights.stride]
     int rows = 0, k = 0;          ///< must satisfy can_route()
     std::int32_t* ids = nullptr;  ///< [rows, k]
     void* scratch = nullptr;      ///< router_scratch_bytes() bytes
@@ -124,15 +124,5 @@ constexpr std::size_t router_scratch_bytes(int rows, int n, int k) {
            static_cast<std::size_t>(rows) * static_cast<std::size_t>(router_stripes(n) * router_kept(n, k)) *
                8;
 }
-
-/// Selects the m largest columns of each bucket, an approximate top-k for routers. Bucket b holds the columns
-/// c with c % buckets == b. The order is descending, ties to the lower column; a bucket with fewer columns is
-/// filled with -1. The result includes every column of rank <= m.
-struct BucketTopMOp {
-    const float* scores = nullptr;
-    std::int64_t stride = 0;
-    int rows = 0, columns = 0, buckets = 0, m = 0;
-    std::int32_t* ids = nullptr;  ///< [rows, buckets * m], one bucket after another
-};
 
 }  // namespace draftscope::kernels

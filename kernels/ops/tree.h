@@ -46,7 +46,10 @@ struct BeamOp {
     std::int32_t* pool_rows = nullptr;
     int next_first_row = 0;
     // The CPU leaves missing candidates out of the pool, and rows out of a level that has too few candidates.
-    // Other devices ignore these fields, and the limits of sizes are theirs alone.
+    // Other devices ignore these fields, and the limits of sizes are theirs alone. See
+    // Backend::known_count().
+    /// The next level follows that of the previous op of the batch, without gaps where nodes are missing.
+    bool packed = false;
     std::int32_t* counts = nullptr;  ///< [2] receives the candidates in the pool and the next level's rows
     /// A static tree: the index of each row in its complete level [rows]; updated like scores.
     std::int32_t* static_rows = nullptr;

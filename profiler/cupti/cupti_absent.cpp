@@ -1,5 +1,5 @@
 // Replaces CUPTI in builds without its headers: the same interface, always unavailable.
-#include "profiler/cupti/counter_api.h"
+#include "profiler/cupti/cupti_api.h"
 
 namespace draftscope {
 
@@ -11,7 +11,7 @@ class NoCupti final : public CuptiApi {
         CuptiProbe out;
         out.state = CuptiState::not_built;
         out.text = "this build has no CUPTI";
-        out.remedy = "install the CUDA Toolkit and build again for tiers T1 to T3";
+        out.remedy = "install the CUDA Toolkit and build again for tiers T1 and T2";
         return out;
     }
     CuptiProbe subscribe(CuptiListener&) override { return probe(); }
@@ -23,29 +23,7 @@ class NoCupti final : public CuptiApi {
     std::string message(int) override { return "no CUPTI"; }
 };
 
-class NoCounters final : public CounterApi {
-  public:
-    CuptiProbe probe() override { return NoCupti().probe(); }
-    int passes(const std::string&, std::span<const char* const>, std::string& why) override {
-        why = probe().text;
-        return 0;
-    }
-    CuptiProbe open(std::span<const char* const>, std::size_t) override { return probe(); }
-    int start() override { return -1; }
-    int push(const char*) override { return -1; }
-    int pop() override { return -1; }
-    int stop(FunctionRef<void(std::string_view, std::span<const double>)>, std::uint64_t&) override {
-        return -1;
-    }
-    void close() override {}
-    std::string message(int) override { return "no CUPTI"; }
-};
-
 }  // namespace
-
-std::unique_ptr<CounterApi> make_counter_api(const std::string&) {
-    return std::make_unique<NoCounters>();
-}
 
 std::unique_ptr<CuptiApi> make_cupti_api(const std::string&) {
     return std::make_unique<NoCupti>();

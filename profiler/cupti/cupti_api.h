@@ -14,7 +14,7 @@
 /// (cupti_library.cpp); tests use a fake.
 namespace draftscope {
 
-/// Availability of CUPTI or of its counters.
+/// Availability of CUPTI.
 enum class CuptiState : std::uint8_t {
     ready,
     not_built,      ///< built without the CUPTI headers
@@ -22,7 +22,7 @@ enum class CuptiState : std::uint8_t {
     too_old,        ///< found, but too old for graph attribution
     no_driver,      ///< no usable NVIDIA driver
     held,           ///< another tool in this process uses CUPTI
-    no_permission,  ///< only administrators may read counters
+    no_permission,  ///< only administrators may use it
     unsupported,    ///< virtual, partitioned or otherwise unsupported device
     fatal,          ///< CUPTI shut itself down while tracing
     failed,         ///< any other refusal
@@ -46,7 +46,7 @@ enum class CuptiActivity : std::uint8_t { kernels, copies, fills, graphs };
 /// One activity record. Times are CLOCK_MONOTONIC; 0 if CUPTI had no buffer for them.
 struct GpuActivity {
     GpuOpKind kind = GpuOpKind::kernel;
-    const char* name = nullptr;  ///< kernels: mangled name, valid during the call only
+    const char* mangled = nullptr;  ///< name of a kernel, valid during the call only
     TimeNs start_ns = 0;
     TimeNs end_ns = 0;
     /// Correlation id of the launching API call; shared by the nodes of a graph.
@@ -111,11 +111,5 @@ std::unique_ptr<CuptiApi> make_cupti_api(const std::string& library = {});
 /// Returns the state and remedy of a refused call; `what` names the call.
 CuptiProbe cupti_refusal(int code, const std::string& message, const std::string& holder,
                          const std::string& what);
-/// Checks whether this user may read GPU counters (tier T3), from the driver's parameters and the process's
-/// capabilities.
-CuptiProbe probe_gpu_counters();
-/// As above, with given files, for tests: `params` as /proc/driver/nvidia/params, `status` as
-/// /proc/self/status.
-CuptiProbe probe_gpu_counters(const std::string& params, const std::string& status);
 
 }  // namespace draftscope

@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "profiler/cupti/cupti_api.h"
-#include "profiler/cupti/cupti_open.h"
 
 namespace draftscope {
 
@@ -129,6 +128,33 @@ void CUPTIAPI on_buffer_wanted(std::uint8_t** buffer, std::size_t* size, std::si
 void CUPTIAPI on_buffer_filled(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t,
                                std::size_t valid) {
     active_listener->buffer_completed(buffer, valid);
+}
+
+/// Opens libcupti once and never closes it. Sets `found.library` to its name. If it is missing, returns null
+/// and sets `found` to the names tried and a remedy. `wanted`: as in make_cupti_api().
+void* open_cupti(const std::string& wanted, CuptiProbe& found) {
+    const std::vector<std::string> names = cupti_candidates(wanted);
+    for (const std::string& tried : names) {
+        void* handle = dlopen(tried.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (handle == nullptr) continue;
+        found.library = tried;
+        return handle;
+    }
+    found.state = CuptiState::no_library;
+    found.text = names.size() == 1 ? names[0] + " does not load" : std::string("libcupti was not found");
+    found.remedy =
+        "install CUPTI (part of the CUDA Toolkit; PyTorch includes one, too), or set DRAFTSCOPE_CUPTI to its "
+        "path";
+    return nullptr;
+}
+
+/// Returns CUPTI's description of an error code. `result_string` is null for older libraries.
+std::string cupti_message(decltype(&cuptiGetResultString) result_string, int code) {
+    const char* text = nullptr;
+    if (result_string != nullptr && result_string(static_cast<CUptiResult>(code), &text) == CUPTI_SUCCESS &&
+        text != nullptr)
+        return text;
+    return "CUPTI error";
 }
 
 class CuptiLibrary final : public CuptiApi {
@@ -338,7 +364,7 @@ GpuActivity read_common(const Record& record, GpuOpKind kind) {
 
 GpuActivity read_kernel(const CUpti_ActivityKernel10& record) {
     GpuActivity out = read_common(record, GpuOpKind::kernel);
-    out.name = record.name;
+    out.mangled = record.name;
     out.registers = record.registersPerThread;
     const std::int32_t grid[] = {record.gridX, record.gridY, record.gridZ};
     const std::int32_t block[] = {record.blockX, record.blockY, record.blockZ};
@@ -378,30 +404,6 @@ void CuptiLibrary::read(std::uint8_t* buffer, std::size_t valid,
 }
 
 }  // namespace
-
-void* open_cupti(const std::string& wanted, CuptiProbe& found) {
-    const std::vector<std::string> names = cupti_candidates(wanted);
-    for (const std::string& tried : names) {
-        void* handle = dlopen(tried.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (handle == nullptr) continue;
-        found.library = tried;
-        return handle;
-    }
-    found.state = CuptiState::no_library;
-    found.text = names.size() == 1 ? names[0] + " does not load" : std::string("libcupti was not found");
-    found.remedy =
-        "install CUPTI (part of the CUDA Toolkit; PyTorch includes one, too), or set DRAFTSCOPE_CUPTI to its "
-        "path";
-    return nullptr;
-}
-
-std::string cupti_message(decltype(&cuptiGetResultString) result_string, int code) {
-    const char* text = nullptr;
-    if (result_string != nullptr && result_string(static_cast<CUptiResult>(code), &text) == CUPTI_SUCCESS &&
-        text != nullptr)
-        return text;
-    return "CUPTI error";
-}
 
 std::unique_ptr<CuptiApi> make_cupti_api(const std::string& library) {
     return std::make_unique<CuptiLibrary>(library);

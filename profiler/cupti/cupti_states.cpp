@@ -1,9 +1,7 @@
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 
 #include "base/python_wheels.h"
-#include "profiler/cupti/counter_api.h"
+#include "profiler/cupti/cupti_api.h"
 
 namespace draftscope {
 
@@ -32,25 +30,6 @@ constexpr const char* counter_remedy =
     "as administrator, add the line \"options nvidia NVreg_RestrictProfilingToAdminUsers=0\" to "
     "/etc/modprobe.d/nvidia-profiling.conf and reload the module; in a container, add --cap-add=SYS_ADMIN "
     "(or CAP_PERFMON since driver R565)";
-
-std::string read_text_file(const char* path) {
-    std::ifstream file(path);
-    std::ostringstream out;
-    out << file.rdbuf();
-    return out.str();
-}
-
-// Returns the value of the line "key: value"; "" if there is none.
-std::string find_value(const std::string& text, std::string_view key) {
-    std::istringstream lines(text);
-    std::string line;
-    while (std::getline(lines, line)) {
-        if (line.rfind(key, 0) != 0 || line.size() <= key.size() || line[key.size()] != ':') continue;
-        const std::size_t at = line.find_first_not_of(" \t", key.size() + 1);
-        return at == std::string::npos ? std::string() : line.substr(at);
-    }
-    return {};
-}
 
 }  // namespace
 
@@ -128,44 +107,6 @@ CuptiProbe cupti_refusal(int code, const std::string& message, const std::string
             out.remedy = "tier T0 works without CUPTI";
     }
     return out;
-}
-
-CuptiProbe probe_gpu_counters(const std::string& params, const std::string& status) {
-    CuptiProbe out;
-    if (params.empty()) {
-        out.state = CuptiState::no_driver;
-        out.text = "no NVIDIA kernel driver";
-        out.remedy = "install the NVIDIA driver for GPU runs; CPU runs need none";
-        return out;
-    }
-    // In the effective set, CAP_SYS_ADMIN is bit 21 and CAP_PERFMON bit 38.
-    const std::string effective = find_value(status, "CapEff");
-    const std::uint64_t capabilities = std::strtoull(effective.c_str(), nullptr, 16);
-    const bool privileged = (capabilities >> 21 & 1u) != 0 || (capabilities >> 38 & 1u) != 0;
-    const bool restricted = find_value(params, "RmProfilingAdminOnly") != "0";
-    out.state = !restricted || privileged ? CuptiState::ready : CuptiState::no_permission;
-    if (out.state == CuptiState::ready) {
-        out.text =
-            restricted ? "for administrators only; this process has their rights" : "open to all users";
-        return out;
-    }
-    out.text = "for administrators only (RmProfilingAdminOnly in /proc/driver/nvidia/params)";
-    out.remedy = counter_remedy;
-    return out;
-}
-
-CuptiProbe probe_counters() {
-    CuptiProbe permitted = probe_gpu_counters();
-    if (permitted.state != CuptiState::ready) return permitted;
-    CuptiProbe library = make_counter_api()->probe();
-    if (library.state != CuptiState::ready) return library;
-    permitted.library = library.library;
-    return permitted;
-}
-
-CuptiProbe probe_gpu_counters() {
-    return probe_gpu_counters(read_text_file("/proc/driver/nvidia/params"),
-                              read_text_file("/proc/self/status"));
 }
 
 std::vector<std::string> cupti_candidates(const std::string& wanted) {

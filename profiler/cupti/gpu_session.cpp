@@ -193,7 +193,7 @@ std::uint32_t GpuSession::Impl::name_id(const GpuActivity& activity) {
     std::string text;
     switch (activity.kind) {
         case GpuOpKind::kernel:
-            text = activity.name != nullptr ? activity.name : "kernel";
+            text = activity.mangled != nullptr ? activity.mangled : "kernel";
             break;
         case GpuOpKind::memcpy:
             text = copy_name(activity.copy_kind);
@@ -218,7 +218,7 @@ void GpuSession::Impl::buffer_completed(std::uint8_t* buffer, std::size_t valid)
     std::vector<PendingRecord> batch;
     api->read(buffer, valid, [&](const GpuActivity& activity) {
         batch.push_back({activity, name_id(activity)});
-        batch.back().activity.name = nullptr;
+        batch.back().activity.mangled = nullptr;
     });
     {
         const std::lock_guard lock(arrival_mutex);
@@ -256,19 +256,7 @@ bool GpuSession::Impl::in_window(TimeNs start) {
 GpuOp GpuSession::Impl::attributed(const PendingRecord& from, const Launch* launch) {
     const GpuActivity& activity = from.activity;
     GpuOp op;
-    op.kind = activity.kind;
-    op.start_ns = activity.start_ns;
-    op.end_ns = activity.end_ns;
-    op.correlation = activity.correlation;
-    op.device = activity.device;
-    op.context = activity.context;
-    op.stream = activity.stream;
-    op.graph_node = activity.graph_node;
-    op.graph_exec = activity.graph_exec;
-    op.bytes = activity.bytes;
-    op.registers = activity.registers;
-    std::copy(std::begin(activity.grid), std::end(activity.grid), op.grid);
-    std::copy(std::begin(activity.block), std::end(activity.block), op.block);
+    static_cast<GpuActivity&>(op) = activity;
     std::optional<Phase> phase;
     const TimeNs at = launch != nullptr ? launch->start_ns : activity.start_ns;
     {
@@ -344,9 +332,8 @@ GpuSession::~GpuSession() {
     if (impl_->subscribed) impl_->api->unsubscribe();
 }
 
-CuptiProbe GpuSession::open(Tier tier) {
+CuptiProbe GpuSession::open(Tier wanted) {
     Impl& s = *impl_;
-    const Tier wanted = tier == Tier::t3 ? Tier::t2 : tier;
     if (wanted == Tier::t0) return state();
     if (!s.subscribed) {
         const CuptiProbe found = s.api->subscribe(s);  // may call back, so no lock is held

@@ -13,21 +13,11 @@
 namespace draftscope {
 
 /// One piece of GPU work with its phase. Times are absolute CLOCK_MONOTONIC.
-struct GpuOp {
-    GpuOpKind kind = GpuOpKind::kernel;
+struct GpuOp : GpuActivity {
     Phase phase = Phase::none;  ///< none = not attributed
     std::string name;           ///< demangled
-    TimeNs start_ns = 0, end_ns = 0;
-    TimeNs launch_ns = 0;  ///< start of the launching call, which joins the op to its step; 0 = unknown
-    std::uint32_t correlation = 0;
-    std::uint32_t device = 0, context = 0, stream = 0;
-    std::uint64_t graph_node = 0;
-    std::uint32_t graph_exec = 0;
-    std::int32_t grid[3] = {};
-    std::int32_t block[3] = {};
-    std::uint64_t bytes = 0;
-    std::uint16_t registers = 0;
-    std::int32_t round = -1;  ///< round of the launch, as in SpanEvent
+    TimeNs launch_ns = 0;       ///< start of the launching call, which joins the op to its step; 0 = unknown
+    std::int32_t round = -1;    ///< round of the launch, as in SpanEvent
 };
 
 /// A CUDA call that launches, copies or waits.
@@ -57,7 +47,7 @@ struct GpuSessionOptions {
     TimeNs flush_every = 150 * ns_per_ms;  ///< period of the flush thread while a window is open; 0 = never
 };
 
-/// The CUPTI session of this process for tiers T1 and T2 (T3: profiler/cupti/counter_session.h). It
+/// The CUPTI session of this process for tiers T1 and T2. It
 /// subscribes once, before any CUDA context or graph capture, and never stops. A run is a time window in it.
 /// CUPTI's threads deliver records; one thread opens windows and takes ops.
 class GpuSession {
@@ -69,7 +59,7 @@ class GpuSession {
 
     /// Subscribes on the first call and enables what the tier needs. Enabled kinds stay on. T1 and T2 exclude
     /// each other in a process, because CUPTI makes no graph records while kernel records are enabled.
-    CuptiProbe open(Tier tier);
+    CuptiProbe open(Tier wanted);
     CuptiProbe state() const;
     /// Returns the traced tier, T0 before open().
     Tier tier() const;

@@ -10,8 +10,6 @@ std::string_view to_text(Tier tier) {
             return "T1";
         case Tier::t2:
             return "T2";
-        case Tier::t3:
-            return "T3";
     }
     return "T0";
 }
@@ -20,10 +18,10 @@ Result<Tier> parse_tier(std::string_view text) {
     if (text.empty() || text == "auto") return Tier::t0;
     std::string_view digit = text;
     if (digit.front() == 'T' || digit.front() == 't') digit.remove_prefix(1);
-    if (digit.size() == 1 && digit[0] >= '0' && digit[0] <= '3') return static_cast<Tier>(digit[0] - '0');
+    if (digit.size() == 1 && digit[0] >= '0' && digit[0] <= '2') return static_cast<Tier>(digit[0] - '0');
     return bad_input(
-        "--tier {}: unknown; choose 0 (clocks), 1 (a GPU interval per graph), 2 (every kernel) or 3 "
-        "(counters)",
+        "--tier {}: unknown; choose 0 (clocks), 1 (a GPU interval per graph) or 2 (every kernel); ncu reads "
+        "hardware counters",
         text);
 }
 

@@ -2,20 +2,15 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <linux/perf_event.h>
-#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/cpus.h"
-#include "profiler/cupti/counter_api.h"
+#include "base/fields.h"
 #include "profiler/cupti/gpu_session.h"
 #include "profiler/nvtx/nvtx_mirror.h"
 
@@ -119,30 +114,6 @@ Capability thread_pinning() {
             fmt::format("{} usable CPUs; with --pin, each worker stays on one", cpus), ""};
 }
 
-Capability cpu_counters() {
-    perf_event_attr attributes{};
-    attributes.size = sizeof attributes;
-    attributes.type = PERF_TYPE_HARDWARE;
-    attributes.config = PERF_COUNT_HW_CPU_CYCLES;
-    attributes.exclude_kernel = 1;
-    attributes.exclude_hv = 1;
-    const long fd = syscall(SYS_perf_event_open, &attributes, 0, -1, -1, 0);
-    if (fd >= 0) {
-        close(static_cast<int>(fd));
-        return {"CPU counters", true, "yes", "perf events", ""};
-    }
-    const int error = errno;
-    if (error != EACCES && error != EPERM)
-        return {"CPU counters", false, "none",
-                fmt::format("no hardware counters (perf_event_open: {})", std::strerror(error)),
-                "virtual machines often have none; nothing here depends on them"};
-    const std::string paranoid = first_line("/proc/sys/kernel/perf_event_paranoid");
-    return {"CPU counters", false, "none",
-            fmt::format("perf_event_open: {}{}", std::strerror(error),
-                        paranoid.empty() ? "" : ", perf_event_paranoid " + paranoid),
-            "sudo sysctl kernel.perf_event_paranoid=2"};
-}
-
 }  // namespace
 
 Machine describe_machine(bool subscribe_cupti) {
@@ -160,36 +131,22 @@ Machine describe_machine(bool subscribe_cupti) {
         if (out.os.empty()) out.os = name.sysname;
     }
     out.tsc_invariant = TickScale::calibrate().uses_tsc();
-    out.capabilities = {
-        nvidia_driver(), cupti(subscribe_cupti), to_capability("GPU counters", probe_counters()),
-        nvtx(),          cpu_counters(),         thread_pinning()};
+    out.capabilities = {nvidia_driver(), cupti(subscribe_cupti), nvtx(), thread_pinning()};
     return out;
 }
 
 std::string to_json(const Machine& machine) {
-    nlohmann::ordered_json capabilities = nlohmann::ordered_json::array();
-    for (const Capability& capability : machine.capabilities)
-        capabilities.push_back({{"name", capability.name},
-                                {"available", capability.available},
-                                {"state", capability.state},
-                                {"remedy", capability.remedy}});
-    const nlohmann::ordered_json out = {
-        {"cpu", machine.cpu_name},
-        {"cores", machine.cores},
-        {"isa", machine.isa},
-        {"memory_bytes", machine.memory_bytes},
-        {"os", machine.os},
-        {"kernel", machine.kernel},
-        {"read_gb_per_s",
-         machine.read_gb_per_s > 0 ? nlohmann::ordered_json(machine.read_gb_per_s) : nullptr},
-        {"cached_read_gb_per_s",
-         machine.cached_read_gb_per_s > 0 ? nlohmann::ordered_json(machine.cached_read_gb_per_s) : nullptr},
-        {"scattered_read_gb_per_s", machine.scattered_read_gb_per_s > 0
-                                        ? nlohmann::ordered_json(machine.scattered_read_gb_per_s)
-                                        : nullptr},
-        {"tsc_invariant", machine.tsc_invariant},
-        {"pid", getpid()},
-        {"capabilities", capabilities}};
+    using Ordered = nlohmann::ordered_json;
+    Ordered out = write_fields<Ordered>(
+        join(field("cpu", &Machine::cpu_name), DS_FIELDS(Machine, cores, isa, memory_bytes, os, kernel),
+             null_if_none(DS_FIELDS(Machine, read_gb_per_s, cached_read_gb_per_s, scattered_read_gb_per_s)),
+             DS_FIELDS(Machine, tsc_invariant)),
+        machine);
+    out["pid"] = getpid();
+    out["capabilities"] = Ordered::array();
+    for (const Capability& one : machine.capabilities)
+        out["capabilities"].push_back(
+            write_fields<Ordered>(DS_FIELDS(Capability, name, available, state, remedy), one));
     // Names from the system may contain invalid UTF-8.
     return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -9,7 +9,7 @@ namespace draftscope {
 
 /// Whether a tool or device is available, with texts for the user.
 struct Capability {
-    std::string name;  ///< "NVIDIA driver", "CUPTI", "NVTX listener", "counters", ...
+    std::string name;  ///< "NVIDIA driver", "CUPTI", "NVTX listener", ...
     bool available = false;
     std::string brief;   ///< one or two words for the window's status line: "ready", "no driver"
     std::string state;   ///< finding in one line

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "profiler/nvtx/nvtx_mirror.h"
-#include "profiler/nvtx/nvtx_state.h"
 
 namespace draftscope {
 
@@ -78,25 +78,8 @@ Started& started() {
 std::string narrow(const wchar_t* text) {
     std::string out;
     for (; text != nullptr && *text != L'\0'; ++text) {
-        const auto c = static_cast<std::uint32_t>(*text);
-        const auto put = [&](std::uint32_t bits) { out += static_cast<char>(bits); };
-        if (c < 0x80) {
-            put(c);
-        } else if (c < 0x800) {
-            put(0xC0 | c >> 6);
-            put(0x80 | (c & 63));
-        } else if (c < 0x10000 && (c < 0xD800 || c > 0xDFFF)) {
-            put(0xE0 | c >> 12);
-            put(0x80 | (c >> 6 & 63));
-            put(0x80 | (c & 63));
-        } else if (c >= 0x10000 && c < 0x110000) {
-            put(0xF0 | c >> 18);
-            put(0x80 | (c >> 12 & 63));
-            put(0x80 | (c >> 6 & 63));
-            put(0x80 | (c & 63));
-        } else {
-            put('?');
-        }
+        const auto c = static_cast<char32_t>(*text);
+        append_utf8(c < 0x110000 && (c < 0xD800 || c > 0xDFFF) ? c : U'?', out);
     }
     return out;
 }
@@ -176,10 +159,16 @@ OpenRange to_range(const nvtxEventAttributes_t* event) {
     return range;
 }
 
-OpenRange named(std::string text) {
+OpenRange to_range(std::string text) {
     OpenRange range;
     range.text = std::move(text);
     return range;
+}
+OpenRange to_range(const char* text) {
+    return to_range(std::string(text != nullptr ? text : ""));
+}
+OpenRange to_range(const wchar_t* text) {
+    return to_range(narrow(text));
 }
 
 void mark(const void* domain, OpenRange range) {
@@ -215,17 +204,9 @@ void end(nvtxRangeId_t id) {
         store(std::move(range.first), 0, range.second, monotonic_ns());
 }
 
+// The calls with a domain, and those of the default domain by what describes the range: attributes or a text.
 void NVTX_API on_domain_mark(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event) {
     mark(domain, to_range(event));
-}
-void NVTX_API on_mark(const nvtxEventAttributes_t* event) {
-    mark(nullptr, to_range(event));
-}
-void NVTX_API on_mark_text(const char* text) {
-    mark(nullptr, named(text != nullptr ? text : ""));
-}
-void NVTX_API on_mark_wide(const wchar_t* text) {
-    mark(nullptr, named(narrow(text)));
 }
 nvtxRangeId_t NVTX_API on_domain_start(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event) {
     return start(domain, to_range(event));
@@ -233,33 +214,26 @@ nvtxRangeId_t NVTX_API on_domain_start(nvtxDomainHandle_t domain, const nvtxEven
 void NVTX_API on_domain_end(nvtxDomainHandle_t, nvtxRangeId_t id) {
     end(id);
 }
-nvtxRangeId_t NVTX_API on_start(const nvtxEventAttributes_t* event) {
-    return start(nullptr, to_range(event));
-}
-nvtxRangeId_t NVTX_API on_start_text(const char* text) {
-    return start(nullptr, named(text != nullptr ? text : ""));
-}
-nvtxRangeId_t NVTX_API on_start_wide(const wchar_t* text) {
-    return start(nullptr, named(narrow(text)));
-}
-void NVTX_API on_end(nvtxRangeId_t id) {
-    end(id);
-}
-
 int NVTX_API on_domain_push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event) {
     return push(domain, to_range(event));
 }
 int NVTX_API on_domain_pop(nvtxDomainHandle_t domain) {
     return pop(domain);
 }
-int NVTX_API on_push(const nvtxEventAttributes_t* event) {
-    return push(nullptr, to_range(event));
+template <typename What>
+void NVTX_API on_mark(What what) {
+    mark(nullptr, to_range(what));
 }
-int NVTX_API on_push_text(const char* text) {
-    return push(nullptr, named(text != nullptr ? text : ""));
+template <typename What>
+nvtxRangeId_t NVTX_API on_start(What what) {
+    return start(nullptr, to_range(what));
 }
-int NVTX_API on_push_wide(const wchar_t* text) {
-    return push(nullptr, named(narrow(text)));
+void NVTX_API on_end(nvtxRangeId_t id) {
+    end(id);
+}
+template <typename What>
+int NVTX_API on_push(What what) {
+    return push(nullptr, to_range(what));
 }
 int NVTX_API on_pop() {
     return pop(nullptr);
@@ -299,16 +273,16 @@ int NVTX_API initialize(NvtxGetExportTableFunc_t export_table) {
     put(table, size, NVTX_CBID_CORE2_DomainRegisterStringA, on_register_string);
     put(table, size, NVTX_CBID_CORE2_DomainRegisterStringW, on_register_wide_string);
     if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size) == 1) {
-        put(table, size, NVTX_CBID_CORE_RangePushEx, on_push);
-        put(table, size, NVTX_CBID_CORE_RangePushA, on_push_text);
-        put(table, size, NVTX_CBID_CORE_RangePushW, on_push_wide);
+        put(table, size, NVTX_CBID_CORE_RangePushEx, on_push<const nvtxEventAttributes_t*>);
+        put(table, size, NVTX_CBID_CORE_RangePushA, on_push<const char*>);
+        put(table, size, NVTX_CBID_CORE_RangePushW, on_push<const wchar_t*>);
         put(table, size, NVTX_CBID_CORE_RangePop, on_pop);
-        put(table, size, NVTX_CBID_CORE_MarkEx, on_mark);
-        put(table, size, NVTX_CBID_CORE_MarkA, on_mark_text);
-        put(table, size, NVTX_CBID_CORE_MarkW, on_mark_wide);
-        put(table, size, NVTX_CBID_CORE_RangeStartEx, on_start);
-        put(table, size, NVTX_CBID_CORE_RangeStartA, on_start_text);
-        put(table, size, NVTX_CBID_CORE_RangeStartW, on_start_wide);
+        put(table, size, NVTX_CBID_CORE_MarkEx, on_mark<const nvtxEventAttributes_t*>);
+        put(table, size, NVTX_CBID_CORE_MarkA, on_mark<const char*>);
+        put(table, size, NVTX_CBID_CORE_MarkW, on_mark<const wchar_t*>);
+        put(table, size, NVTX_CBID_CORE_RangeStartEx, on_start<const nvtxEventAttributes_t*>);
+        put(table, size, NVTX_CBID_CORE_RangeStartA, on_start<const char*>);
+        put(table, size, NVTX_CBID_CORE_RangeStartW, on_start<const wchar_t*>);
         put(table, size, NVTX_CBID_CORE_RangeEnd, on_end);
     }
     attached.store(true, std::memory_order_relaxed);

@@ -8,8 +8,6 @@
 #include <cstddef>
 #include <cstdlib>
 
-#include "profiler/nvtx/nvtx_state.h"
-
 namespace draftscope {
 
 namespace {

@@ -62,4 +62,8 @@ void nvtx_listen_to_libraries(const std::string& library);
 /// Returns "our injection", "external tool (NVTX_INJECTION64_PATH)", or "none" with the reason if known.
 std::string nvtx_listener_name();
 
+/// Returns whether the NVTX loader of this executable attached our static injection. The mirror's call also
+/// keeps the injection's object file in the link; the linker drops archive members without references.
+bool nvtx_injection_attached();
+
 }  // namespace draftscope

@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "base/log.h"
-#include "base/saturating_time.h"
+#include "base/units.h"
 #include "capture/token_text.h"
 #include "storage/capture_file.h"
-#include "storage/export/export.h"
 #include "storage/schema.h"
 
 namespace draftscope {

@@ -6,12 +6,21 @@
 #include <vector>
 
 #include "storage/capture_file.h"
-#include "storage/export/export.h"
 #include "storage/schema.h"
 
 namespace draftscope {
 
 namespace {
+
+/// Returns whether a column can hold text of a user or a model. Exports without text leave such columns
+/// empty.
+bool is_private_column(std::string_view table, std::string_view column) {
+    if (table == "prompt") return column == "text" || column == "output";
+    if (table == "note") return column == "text";
+    if (table == "vocab") return column == "text" || column == "bytes";  // would reveal the text of token ids
+    if (table == "run") return column == "config_json";                  // may contain the prompt
+    return false;
+}
 
 struct CloseFile {
     void operator()(std::FILE* file) const { std::fclose(file); }
@@ -73,7 +82,7 @@ Columns list_columns(const storage::Statement& rows, std::string_view name, bool
     bool accepts = name == "run";
     for (int c = 0; c < out.count; ++c) {
         const std::string_view column = sqlite3_column_name(rows.get(), c);
-        out.hidden.push_back(drop_text && storage::is_private_column(name, column));
+        out.hidden.push_back(drop_text && is_private_column(name, column));
         if (c > 0) out.header += ',';
         append_text(out.header, column);
         if (column == (name == "run" ? "id" : "run_id")) out.run = c;
@@ -128,7 +137,7 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
     const auto csv_path = [&](std::string_view name) {
         return (std::filesystem::path(out) / fmt::format("{}.csv", name)).string();
     };
-    for (const std::string_view table : storage::table_names) {
+    for (const auto& [table, since] : storage::table_names()) {
         if (std::filesystem::exists(csv_path(table), error))
             return bad_input("{}: the file exists; choose another folder", csv_path(table));
     }
@@ -140,14 +149,13 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
             files.push_back(csv_path(name));
             return write_csv(path, db, name, files.back(), drop_text, losslessness);
         };
-        for (const std::string_view table : storage::table_names) DS_TRY(write(table));
         // A file of an older version has older views.
         const auto exists = [&](std::string_view name) {
             return db.integer("SELECT count(*) FROM sqlite_schema WHERE name = " +
                               storage::sql_quoted(name, '\'')) == 1;
         };
-        for (const std::string_view table : storage::later_tables)
-            if (exists(table)) DS_TRY(write(table));
+        for (const auto& [table, since] : storage::table_names())
+            if (since == 1 || exists(table)) DS_TRY(write(table));
         for (const std::string_view view : storage::view_names)
             if (exists(view)) DS_TRY(write(view));
         return {};

@@ -4,48 +4,9 @@
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
 #include "storage/capture_file.h"
-#include "storage/export/export.h"
 #include "storage/schema.h"
 
 namespace draftscope {
-
-namespace storage {
-
-bool is_private_column(std::string_view table, std::string_view column) {
-    if (table == "prompt") return column == "text" || column == "output";
-    if (table == "note") return column == "text";
-    if (table == "vocab") return column == "text" || column == "bytes";  // would reveal the text of token ids
-    if (table == "run") return column == "config_json";                  // may contain the prompt
-    return false;
-}
-
-Status check_new_file(const std::string& out) {
-    namespace fs = std::filesystem;
-    std::error_code error;
-    if (out.empty()) return bad_input("no output file given; name one");
-    const fs::file_status status = fs::status(out, error);
-    if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))
-        return bad_input("{}: not a regular file; name a new file, or --out - for stdout", out);
-    if (fs::exists(status)) return bad_input("{}: the file exists; choose another name", out);
-    const fs::path folder = fs::path(out).has_parent_path() ? fs::path(out).parent_path() : fs::path(".");
-    if (!fs::is_directory(folder, error))
-        return bad_input("{}: the folder {} does not exist; create it or choose another one", out,
-                         folder.string());
-    return {};
-}
-
-std::string partial_name(const std::string& out) {
-    return out + ".partial";
-}
-
-Status publish(const std::string& partial, const std::string& out) {
-    std::error_code error;
-    std::filesystem::rename(partial, out, error);
-    if (error) return failed("{}: can't be renamed to {}: {}", partial, out, error.message());
-    return {};
-}
-
-}  // namespace storage
 
 namespace {
 

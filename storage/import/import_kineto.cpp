@@ -3,7 +3,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <istream>
 #include <map>
@@ -12,6 +11,7 @@
 #include <streambuf>
 
 #include "base/mapped_file.h"
+#include "base/parse.h"
 #include "storage/import/import_timeline.h"
 
 namespace draftscope::storage {
@@ -43,9 +43,7 @@ Result<std::string> read_text(const std::string& path, Notes& notes) {
 
 std::int64_t number(const json& object, const char* key, std::int64_t otherwise = 0) {
     const auto found = object.find(key);
-    if (found == object.end()) return otherwise;
-    if (found->is_number_integer()) return found->get<std::int64_t>();
-    return otherwise;
+    return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
 }
 
 std::string text(const json& object, const char* key) {
@@ -186,9 +184,7 @@ class EventReader {
         const std::string tid = id_text(event, "tid");
         const auto [at, is_new] = threads_.try_emplace({id_text(event, "pid"), tid}, 0);
         if (!is_new) return at->second;
-        std::int64_t id = 0;
-        const auto [end, error] = std::from_chars(tid.data(), tid.data() + tid.size(), id);
-        if (tid.empty() || error != std::errc() || end != tid.data() + tid.size()) id = 1;
+        std::int64_t id = parse_number<std::int64_t>(tid).value_or(1);
         while (!numbers_.insert(id).second) id = next_free_++;
         return at->second = id;
     }

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/phase_names.h"
-#include "base/saturating_time.h"
+#include "base/units.h"
 
 namespace draftscope {
 

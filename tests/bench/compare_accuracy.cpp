@@ -13,7 +13,7 @@
 
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/transformer/target.h"
-#include "kernels/int4.h"
+#include "kernels/packing.h"
 
 /// Measures the loss of each precision relative to the f32 forward pass of the same weights. It prints KL
 /// divergence and top-1 agreement per token over a text, for this engine and llama.cpp. Arguments: folder=DIR
@@ -37,7 +37,7 @@ std::string argument(int argc, char** argv, const std::string& name, const std::
     return otherwise;
 }
 
-std::unique_ptr<Target> load(const std::string& path, Precision precision, kernels::Exec& exec) {
+std::unique_ptr<Target> load(const std::string& path, Precision precision, kernels::Backend& exec) {
     auto loaded = Target::load(path, exec, precision);
     if (!loaded.ok()) fail(loaded.error().message);
     return std::move(loaded).value();
@@ -45,14 +45,14 @@ std::unique_ptr<Target> load(const std::string& path, Precision precision, kerne
 
 /// Computes logits [window, V] for consecutive windows of the text. It runs on a separate thread, because
 /// llama.cpp sets up AMX tiles once per thread, and ours are released.
-void for_each_window(Target& target, kernels::Exec& exec, const std::vector<TokenId>& text, auto use) {
+void for_each_window(Target& target, kernels::Backend& exec, const std::vector<TokenId>& text, auto use) {
     std::thread([&] {
         ForwardOutput out;
         KvCache cache = target.make_cache(window);
         for (std::size_t first = 0; first + window <= text.size(); first += window) {
             cache.clear();
             const SequenceTokens rows{&cache, {text.data() + first, window}, {}, nullptr};
-            const Status status = target.forward(exec, {{&rows, 1}, {}, {}, true}, out);
+            const Status status = target.forward({{&rows, 1}, {}, {}, true}, out);
             if (!status.ok()) fail(status.error().message);
             use(first / window, out.logits.data());
         }
@@ -130,7 +130,7 @@ int main(int argc, char** argv) {
     llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
     llama_backend_init();
 
-    const auto exec = kernels::make_cpu_exec(threads);
+    const auto exec = kernels::make_cpu_backend(threads);
     const auto reference = load(folder + "/demo.f32.gguf", Precision::f32, *exec);
     std::vector<TokenId> text =
         reference->tokenizer()->encode(content.str().substr(0, max_tokens * 8), false);

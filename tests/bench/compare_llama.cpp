@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/transformer/target.h"
-#include "kernels/int4.h"
+#include "kernels/packing.h"
 #include "profiler/machine/machine.h"
 
 /// Compares the demo target with llama.cpp on the same file, alternating in one process: theirs, ours, ours,
@@ -75,7 +75,7 @@ double measure(int steps, Step step) {
 
 class Ours {
   public:
-    Ours(const std::string& path, Precision precision, kernels::Exec& exec) : exec_(exec) {
+    Ours(const std::string& path, Precision precision, kernels::Backend& exec) : exec_(exec) {
         auto loaded = Target::load(path, exec, precision);
         if (!loaded.ok()) fail(loaded.error().message);
         target_ = std::move(loaded).value();
@@ -87,7 +87,7 @@ class Ours {
         for (int i = 0; i < context_length; ++i) prompt.push_back(some_token(i));
         for (int s = 0; s < sequences; ++s) {
             caches.push_back(target_->make_cache(context_length + steps + 1));
-            must(target_->prefill(exec_, caches.back(), prompt, {}, out_));
+            must(target_->prefill(caches.back(), prompt, {}, out_));
         }
         std::vector<TokenId> tokens(static_cast<std::size_t>(sequences));
         std::vector<SequenceTokens> rows(tokens.size());
@@ -96,7 +96,7 @@ class Ours {
                 tokens[s] = some_token(static_cast<int>(s) * 31 + step);
                 rows[s] = {&caches[s], {&tokens[s], 1}, {}, nullptr};
             }
-            must(target_->forward(exec_, {rows, {}, {}, true}, out_));
+            must(target_->forward({rows, {}, {}, true}, out_));
             for (KvCache& cache : caches) cache.commit(1);
         });
     }
@@ -106,9 +106,9 @@ class Ours {
         std::vector<TokenId> prompt, tokens;
         for (int i = 0; i < context_length; ++i) prompt.push_back(some_token(i));
         for (int i = 0; i < nodes; ++i) tokens.push_back(some_token(i + 7));
-        must(target_->prefill(exec_, cache, prompt, {}, out_));
+        must(target_->prefill(cache, prompt, {}, out_));
         const SequenceTokens rows{&cache, tokens, {}, nullptr};
-        return measure(steps, [&](int) { must(target_->forward(exec_, {{&rows, 1}, {}, {}, true}, out_)); });
+        return measure(steps, [&](int) { must(target_->forward({{&rows, 1}, {}, {}, true}, out_)); });
     }
     double prefill(int steps) {
         KvCache cache = target_->make_cache(prompt_length);
@@ -116,7 +116,7 @@ class Ours {
         for (int i = 0; i < prompt_length; ++i) prompt.push_back(some_token(i));
         return measure(steps, [&](int) {
             cache.clear();
-            must(target_->prefill(exec_, cache, prompt, {}, out_));
+            must(target_->prefill(cache, prompt, {}, out_));
         });
     }
 
@@ -124,7 +124,7 @@ class Ours {
     double bytes() const { return static_cast<double>(out_.bytes); }
 
   private:
-    kernels::Exec& exec_;
+    kernels::Backend& exec_;
     std::unique_ptr<Target> target_;
     ForwardOutput out_;
 };
@@ -300,9 +300,9 @@ struct Pair {
 };
 
 void run(const Settings& settings, const std::vector<Pair>& pairs) {
-    const auto exec = kernels::make_cpu_exec(settings.threads);
+    const auto exec = kernels::make_cpu_backend(settings.threads);
     std::printf("threads %d, kernels %s, llama.cpp: %s\n", settings.threads,
-                std::string(kernels::to_text(exec->isa())).c_str(), llama_print_system_info());
+                std::string(kernels::to_text(exec->pool().isa())).c_str(), llama_print_system_info());
     if (processor_time && settings.threads > 1) fail("clock=cpu: only with threads=1");
     const double memory = probe_read_bandwidth(settings.threads, memory_probe_megabytes());
     std::printf("reads before: %.1f GB/s from memory (%d MiB), %.1f GB/s from the cache\n\n", memory,

@@ -59,9 +59,9 @@ void must(const Status& status) {
 }
 
 /// Counts parallel regions.
-class CountedExec final : public kernels::Exec {
+class CountedPool final : public kernels::ThreadPool {
   public:
-    explicit CountedExec(std::unique_ptr<kernels::Exec> exec) : exec_(std::move(exec)) {}
+    explicit CountedPool(std::unique_ptr<kernels::ThreadPool> exec) : exec_(std::move(exec)) {}
     int threads() const override { return exec_->threads(); }
     kernels::Isa isa() const override { return exec_->isa(); }
     int pinned() const override { return exec_->pinned(); }
@@ -76,7 +76,7 @@ class CountedExec final : public kernels::Exec {
     std::int64_t regions = 0;
 
   private:
-    std::unique_ptr<kernels::Exec> exec_;
+    std::unique_ptr<kernels::ThreadPool> exec_;
 };
 
 struct Timed {
@@ -107,12 +107,13 @@ class Rounds {
   public:
     explicit Rounds(const Options& options)
         : options_(options),
-          exec_(std::make_unique<CountedExec>(kernels::make_cpu_exec(options.threads))),
+          counted_(new CountedPool(kernels::make_thread_pool(options.threads))),
+          exec_(kernels::make_cpu_backend(std::unique_ptr<kernels::ThreadPool>(counted_))),
           target_(must(Target::load(testing::demo_model_path(), *exec_, options.precision))) {
         KvCache cache = target_->make_cache(context + 1);
         std::vector<TokenId> tokens;
         for (int i = 0; i < context; ++i) tokens.push_back(1000 + (i * 7919) % 40000);
-        must(target_->prefill(*exec_, cache, tokens, {}, prefilled_));
+        must(target_->prefill(cache, tokens, {}, prefilled_));
         prompt_ = tokens;
         weights_.lm_head = &target_->lm_head();
         weights_.vocab = target_->config().vocab;
@@ -139,7 +140,7 @@ class Rounds {
         // Reading the target's layers evicts the head from the caches.
         const TokenId token = 1234;
         const SequenceTokens sequence{cache_.get(), {&token, 1}, {}, nullptr};
-        must(target_->forward(*exec_, {{&sequence, 1}, {}, {}, true}, out_));
+        must(target_->forward({{&sequence, 1}, {}, {}, true}, out_));
         std::vector<SpanEvent> events;
         // If a prompt fills the head's window (MicroSpec), it holds as many tokens as with a decoded text,
         // though different ones.
@@ -160,11 +161,11 @@ class Rounds {
             call_.begin(*timed.head, level, hidden, hidden, own);
             // The router runs during the drafter's layer, which this benchmark lacks.
             if (timed.head->needs().inputs) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-            const std::int64_t regions = exec_->regions;
+            const std::int64_t regions = counted_->regions;
             const TimeNs start = monotonic_ns();
             (void)call_.propose(*timed.head, level, hidden, own, 10);
             whole += static_cast<double>(monotonic_ns() - start) / 1e3;
-            timed.regions += exec_->regions - regions;
+            timed.regions += counted_->regions - regions;
             const HeadCost cost = timed.head->cost_at(state.get(), rows, level);
             timed.bytes += static_cast<double>(cost.bytes);
             timed.scattered += static_cast<double>(cost.scattered_bytes);
@@ -185,7 +186,7 @@ class Rounds {
         std::vector<double> times;
         for (int i = 0; i < 2000; ++i) {
             const TimeNs start = monotonic_ns();
-            exec_->parallel(exec_->threads(), [](int) {});
+            counted_->parallel(counted_->threads(), [](int) {});
             times.push_back(static_cast<double>(monotonic_ns() - start) / 1e3);
         }
         return middle(std::move(times));
@@ -193,11 +194,12 @@ class Rounds {
 
     const kernels::Matrix& lm_head() const { return target_->lm_head(); }
     int target_megabytes() const { return static_cast<int>(target_->weight_bytes() >> 20); }
-    kernels::Exec& exec() { return *exec_; }
+    kernels::Backend& exec() { return *exec_; }
 
   private:
     const Options& options_;
-    std::unique_ptr<CountedExec> exec_;
+    CountedPool* counted_;  ///< owned by exec_
+    std::unique_ptr<kernels::Backend> exec_;
     PhaseRecorder phases_;
     testing::HostCall call_{*exec_, phases_};
     std::unique_ptr<Target> target_;
@@ -225,7 +227,7 @@ void run(const Options& options) {
     const int megabytes = std::max(1, static_cast<int>(rounds.lm_head().bytes() >> 20)),
               between = rounds.target_megabytes();
     const auto row_bytes =
-        static_cast<int>(kernels::RowMajorMatrix::make(rounds.exec(), rounds.lm_head()).row_bytes());
+        static_cast<int>(kernels::RowMajorMatrix::make(rounds.exec().pool(), rounds.lm_head()).row_bytes());
     const auto probe = [&] {
         return std::pair(probe_stream(options.threads, megabytes, 0),
                          probe_scattered(options.threads, megabytes, row_bytes, between));

@@ -10,11 +10,10 @@
 
 #include "base/numel.h"
 #include "base/rng.h"
-#include "kernels/attention.h"
-#include "kernels/elementwise.h"
-#include "kernels/matmul.h"
-#include "kernels/norm.h"
-#include "kernels/topk.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/vector/elementwise.h"
+#include "kernels/host_rows.h"
+#include "tests/support/row_ops.h"
 
 /// Times the kernels at the shapes of SmolLM2-135M (30 layers, d 576, ffn 1536, 9/3 heads of 64, V 49152).
 /// `bytes_per_second` counts the weights, or keys and values, that are read. Inputs are never zeros, and
@@ -32,10 +31,10 @@ constexpr int head_dim = 64;
 
 Isa isa = best_isa();  ///< set by the argument isa=NAME
 
-Exec& find_exec(int threads) {
-    static std::map<int, std::unique_ptr<Exec>> execs;
-    std::unique_ptr<Exec>& exec = execs[threads];
-    if (exec == nullptr) exec = make_cpu_exec(threads, isa);
+ThreadPool& find_exec(int threads) {
+    static std::map<int, std::unique_ptr<ThreadPool>> execs;
+    std::unique_ptr<ThreadPool>& exec = execs[threads];
+    if (exec == nullptr) exec = make_thread_pool(threads, isa);
     return *exec;
 }
 
@@ -89,7 +88,7 @@ const Weights& find_weights(Precision precision) {
 /// All matmuls of a forward pass of M rows, including the LM head.
 void forward_matmuls(benchmark::State& state, Precision precision) {
     const int m = static_cast<int>(state.range(0));
-    Exec& exec = find_exec(static_cast<int>(state.range(1)));
+    ThreadPool& exec = find_exec(static_cast<int>(state.range(1)));
     const Weights& weights = find_weights(precision);
     const std::vector<float> x = normal(numel(m, ffn), 7);
     std::vector<float> y(numel(m, vocab));
@@ -106,7 +105,7 @@ void forward_matmuls(benchmark::State& state, Precision precision) {
 
 void head_matmul(benchmark::State& state, Precision precision) {
     const int m = static_cast<int>(state.range(0));
-    Exec& exec = find_exec(all_threads());
+    ThreadPool& exec = find_exec(all_threads());
     const Matrix& head = find_weights(precision).head;
     const std::vector<float> x = normal(numel(m, width), 7);
     std::vector<float> y(numel(m, vocab));
@@ -120,7 +119,7 @@ template <KvType type>
 void forward_attention(benchmark::State& state) {
     const int m = static_cast<int>(state.range(0));
     const int context = static_cast<int>(state.range(1));
-    Exec& exec = find_exec(all_threads());
+    ThreadPool& exec = find_exec(all_threads());
     const std::size_t kv = static_cast<std::size_t>(context) * kv_heads * head_dim;
     constexpr int kv_width = kv_heads * head_dim;
     const std::size_t key_layer = key_bytes(type, kv_width, context),
@@ -158,7 +157,7 @@ void forward_attention(benchmark::State& state) {
 /// The small ops of all layers: two norms, residuals and the gated activation.
 void forward_small_ops(benchmark::State& state) {
     const int m = static_cast<int>(state.range(0));
-    Exec& exec = find_exec(all_threads());
+    ThreadPool& exec = find_exec(all_threads());
     std::vector<float> x = normal(numel(m, width), 1);
     std::vector<float> y(x.size());
     std::vector<float> gate = normal(numel(m, ffn), 2);
@@ -182,7 +181,7 @@ void forward_small_ops(benchmark::State& state) {
 void top_k(benchmark::State& state) {
     const int m = static_cast<int>(state.range(0));
     const int k = static_cast<int>(state.range(1));
-    Exec& exec = find_exec(all_threads());
+    ThreadPool& exec = find_exec(all_threads());
     const std::vector<float> x = normal(numel(m, vocab), 1);
     std::vector<std::int32_t> ids(static_cast<std::size_t>(m * k));
     std::vector<float> values(ids.size());
@@ -195,7 +194,7 @@ void top_k(benchmark::State& state) {
 
 void log_sum_exp(benchmark::State& state) {
     const int m = static_cast<int>(state.range(0));
-    Exec& exec = find_exec(all_threads());
+    ThreadPool& exec = find_exec(all_threads());
     const std::vector<float> x = normal(numel(m, vocab), 1);
     std::vector<float> out(static_cast<std::size_t>(m));
     for (auto unused : state) logsumexp(exec, Rows<const float>(x.data(), m, vocab), out);
@@ -203,13 +202,13 @@ void log_sum_exp(benchmark::State& state) {
 }
 
 void pool_meeting(benchmark::State& state) {
-    Exec& exec = find_exec(static_cast<int>(state.range(0)));
+    ThreadPool& exec = find_exec(static_cast<int>(state.range(0)));
     for (auto unused : state) exec.parallel(exec.threads(), [](int) {});
 }
 
 void gather_rows(benchmark::State& state) {
     const int count = static_cast<int>(state.range(0));
-    Exec& exec = find_exec(all_threads());
+    ThreadPool& exec = find_exec(all_threads());
     const Matrix& head = find_weights(Precision::int8).head;
     Rng rng(1);
     std::vector<TokenId> ids(static_cast<std::size_t>(count));

@@ -28,7 +28,7 @@
 #include "base/clock.h"
 #include "base/phase.h"
 #include "profiler/nvtx/nvtx_mirror.h"
-#include "profiler/stats/bootstrap.h"
+#include "stats/bootstrap.h"
 #include "storage/capture_file.h"
 #include "tests/support/demo_fixture.h"
 #include "tests/support/demo_model.h"

@@ -24,8 +24,8 @@ constexpr int context_length = 256;  ///< committed tokens at the start of a tim
 
 int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 
-kernels::Exec& shared_exec() {
-    static const std::unique_ptr<kernels::Exec> exec = kernels::make_cpu_exec(threads);
+kernels::Backend& shared_exec() {
+    static const std::unique_ptr<kernels::Backend> exec = kernels::make_cpu_backend(threads);
     return *exec;
 }
 
@@ -63,7 +63,7 @@ void prefill(benchmark::State& state, Precision precision, int tokens) {
     ForwardOutput out;
     for (auto _ : state) {
         cache.clear();
-        must(target.prefill(shared_exec(), cache, prompt, {}, out));
+        must(target.prefill(cache, prompt, {}, out));
     }
     state.SetItemsProcessed(state.iterations() * tokens);
 }
@@ -73,7 +73,7 @@ void verify(benchmark::State& state, Precision precision, int rows) {
     Target& target = find_target(precision);
     KvCache cache = target.make_cache(context_length + rows);
     ForwardOutput out;
-    must(target.prefill(shared_exec(), cache, some_tokens(context_length), {}, out));
+    must(target.prefill(cache, some_tokens(context_length), {}, out));
     std::vector<int> parents{-1}, depths{0};
     for (int i = 1; i < rows; ++i) {
         parents.push_back((i - 1) / 2);
@@ -82,7 +82,7 @@ void verify(benchmark::State& state, Precision precision, int rows) {
     const AncestorMask mask = AncestorMask::from_parents(parents);
     const std::vector<TokenId> tokens = some_tokens(rows);
     const SequenceTokens sequence{&cache, tokens, depths, &mask};
-    for (auto _ : state) must(target.forward(shared_exec(), {{&sequence, 1}, {}, {}, true}, out));
+    for (auto _ : state) must(target.forward({{&sequence, 1}, {}, {}, true}, out));
     state.SetItemsProcessed(state.iterations() * rows);
     state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(out.bytes));
 }
@@ -111,10 +111,11 @@ void draft(benchmark::State& state, Precision precision, TreeSpec spec) {
     job.new_hidden = features;
     job.state = drafter_state.get();
     job.tree = spec;
-    must(drafter.extend_cache(with, {&job, 1}));
+    DraftRunner drafting(drafter);
+    must(drafting.draft(with, {&job, 1}));
     std::vector<SpanEvent> events;
     for (auto _ : state) {
-        must(drafter.expand(with, {&job, 1}));
+        must(drafting.draft(with, {&job, 1}));
         phases.drain(events);
         events.clear();
     }

@@ -21,14 +21,15 @@ namespace {
 using Json = nlohmann::json;
 
 Result<Json> render(const Json& request) {
-    DS_ASSIGN(
-        const ChatTemplate chat,
+    const ChatTemplate chat =
         ChatTemplate::from_source(request["template"].get<std::string>(), "template",
-                                  {request["bos"].get<std::string>(), request["eos"].get<std::string>()}));
+                                  {request["bos"].get<std::string>(), request["eos"].get<std::string>()});
     std::vector<ChatMessage> messages;
     for (const Json& turn : request["messages"]) messages.push_back({turn[0], turn[1]});
     DS_ASSIGN(const auto switches, normalise_switches(request.value("switches", std::vector<std::string>())));
-    DS_ASSIGN(const std::string text, chat.with_switches(switches).render(messages));
+    const ChatTemplate switched = chat.with_switches(switches);
+    if (!switched.problem().empty()) return bad_input("{}", switched.problem());
+    DS_ASSIGN(const std::string text, switched.render(messages));
     return Json{{"text", text}};
 }
 

@@ -19,9 +19,7 @@ namespace {
 
 using kernels::Precision;
 using Json = nlohmann::json;
-using testing::demo_model_hint;
-using testing::demo_model_path;
-using testing::demo_model_present;
+using testing::demo_model_hint, testing::demo_model_path, testing::demo_model_present;
 
 Json read_golden(const std::string& name) {
     std::ifstream file(std::string(DS_SOURCE_DIR) + "/tests/golden/engine/" + name);
@@ -76,7 +74,7 @@ class DemoLogits : public ::testing::Test {
         const auto aux = golden_["aux_layers"].get<std::vector<int>>();
         KvCache cache = target_->make_cache(static_cast<int>(text.tokens.size()));
         const SequenceTokens rows{&cache, text.tokens, {}, nullptr};
-        const Status status = target_->forward(*exec_, {{&rows, 1}, aux, wanted, false}, out_);
+        const Status status = target_->forward({{&rows, 1}, aux, wanted, false}, out_);
         ASSERT_TRUE(is_ok(status));
     }
 
@@ -92,7 +90,7 @@ class DemoLogits : public ::testing::Test {
 
     Json golden_ = read_golden("demo_logits.json");
     Json reference_ = read_golden("demo_reference.json");
-    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
+    std::unique_ptr<kernels::Backend> exec_ = kernels::make_cpu_backend(2);
     std::unique_ptr<Target> target_;
     ForwardOutput out_;
 };
@@ -202,9 +200,7 @@ class Drafting {
         job.state = state_.get();
         job.tree = spec;
         slots_ = committed;
-        Status status = drafter_.extend_cache(context_, {&job, 1});
-        if (status.ok()) status = drafter_.expand(context_, {&job, 1});
-        EXPECT_TRUE(is_ok(status));
+        EXPECT_TRUE(is_ok(DraftRunner(drafter_).draft(context_, {&job, 1})));
         return std::move(job.out);
     }
 

@@ -29,7 +29,7 @@ inline float feature(std::uint32_t seed, std::uint32_t row, std::uint32_t column
 class SpyHead final : public LmHead {
   public:
     explicit SpyHead(std::unique_ptr<LmHead> full) : full_(std::move(full)) {}
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Backend& exec, const HeadWeights& weights) override {
         hidden = weights.hidden;
         return full_->prepare(exec, weights);
     }
@@ -40,7 +40,7 @@ class SpyHead final : public LmHead {
     void begin(HeadCall& call) override { begun.emplace_back(call.level, call.rows); }
     void propose(HeadCall& call) override {
         proposed.emplace_back(call.level, call.rows);
-        const auto* row = reinterpret_cast<const float*>(call.x);
+        const auto* row = call.x.floats;
         std::vector<std::vector<float>> rows;
         for (int r = 0; r < call.rows; ++r, row += kernels::padded_columns(hidden))
             rows.emplace_back(row, row + hidden);
@@ -93,7 +93,7 @@ class GoldenDrafters : public ::testing::Test {
     std::vector<Round> draft(Drafter& drafter, const nlohmann::json& golden);
     void expect_golden(const std::string& spec, const std::string& name);
 
-    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
+    std::unique_ptr<kernels::Backend> exec_ = kernels::make_cpu_backend(2);
     std::unique_ptr<Target> target_;
     std::vector<std::unique_ptr<SpyHead>> spies_;
     PhaseRecorder phases_;
@@ -133,15 +133,15 @@ inline std::vector<GoldenDrafters::Round> GoldenDrafters::draft(Drafter& drafter
             spies_.push_back(std::make_unique<SpyHead>(std::move(full).value()));
             round.spy = spies_.back().get();
             HeadWeights weights;
-            weights.lm_head = drafter.own_lm_head() != nullptr ? drafter.own_lm_head() : &target_->lm_head();
-            weights.row_ids = drafter.own_lm_head_ids();
+            weights.lm_head =
+                drafter.properties().lm_head != nullptr ? drafter.properties().lm_head : &target_->lm_head();
+            weights.row_ids = drafter.properties().lm_head_ids;
             weights.vocab = target_->tokenizer()->size();
             weights.hidden = weights.lm_head->k();
             EXPECT_TRUE(round.spy->prepare(*exec_, weights).ok());
             context.head = round.spy;
         }
-        Status status = drafter.extend_cache(context, {&job, 1});
-        if (status.ok()) status = drafter.expand(context, {&job, 1});
+        const Status status = DraftRunner(drafter).draft(context, {&job, 1});
         EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
         round.tree = std::move(job.out);
         rounds.push_back(std::move(round));

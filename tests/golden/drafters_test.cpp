@@ -65,8 +65,8 @@ TEST_F(GoldenDrafters, EveryLayoutDraftsTheSame) {
 TEST_F(GoldenDrafters, OnlyCheckpointsWithoutAnLmHeadUseADraftHead) {
     EXPECT_FALSE(open("medusa:" + golden_folder + "/medusa_published")->uses_head());
     EXPECT_FALSE(open("hydra:" + golden_folder + "/hydra_published")->uses_head());
-    EXPECT_EQ(open("eagle3:" + golden_folder + "/eagle3_official")->own_lm_head_ids().size(), 64u);
-    EXPECT_EQ(open("eagle3:" + golden_folder + "/eagle3_fc_norm")->own_lm_head(), nullptr);
+    EXPECT_EQ(open("eagle3:" + golden_folder + "/eagle3_official")->properties().lm_head_ids.size(), 64u);
+    EXPECT_EQ(open("eagle3:" + golden_folder + "/eagle3_fc_norm")->properties().lm_head, nullptr);
 }
 
 TEST_F(GoldenDrafters, RopeMayFollowTheTarget) {

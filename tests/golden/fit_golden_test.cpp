@@ -30,7 +30,7 @@ Dense dense(const Json& from) {
 }
 
 TEST(FitGolden, LowRankFactorsReachTheMinimumErrorOfNumpy) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     const Json& wanted = golden()["low_rank"];
     const Dense weights = dense(wanted["weights"]), hidden = dense(wanted["hidden"]);
     SecondMoment moment(weights.cols);

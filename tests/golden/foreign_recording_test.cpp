@@ -21,7 +21,6 @@ struct ForeignRecording : ::testing::Test {
         auto opened = DecodeRecording::open(golden + "traces/llama");
         if (!opened.ok()) throw std::runtime_error(opened.error().message);
         foreign_recording = *opened;
-        const auto exec = kernels::make_cpu_exec(1);
         auto loaded = Target::load(golden + "models/llama", *exec, kernels::Precision::f32);
         if (!loaded.ok()) throw std::runtime_error(loaded.error().message);
         eagle = std::make_unique<TinyEagle2>((*loaded)->config(), 5);
@@ -37,6 +36,7 @@ struct ForeignRecording : ::testing::Test {
         own_recording = record(*fixture, setting, prompts, {}, scratch.file("own"));
     }
 
+    std::unique_ptr<kernels::Backend> exec = kernels::make_cpu_backend(1);
     std::shared_ptr<const DecodeRecording> foreign_recording, own_recording;
     std::unique_ptr<TinyEagle2> eagle;
     std::unique_ptr<DecodeFixture> fixture;

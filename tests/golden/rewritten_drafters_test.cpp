@@ -108,7 +108,7 @@ class Rewritten : public GoldenDrafters {
     }
     Notes notes_of(const std::string& spec) {
         const auto drafter = open(spec);
-        return drafter == nullptr ? Notes() : drafter->notes();
+        return drafter == nullptr ? Notes() : drafter->properties().notes;
     }
 
     testing::ScratchFolder scratch_;
@@ -187,7 +187,7 @@ TEST_F(Rewritten, MapsWithoutAHeadSelectTheTargetsRows) {
     tensors_.erase("d2t");
     tensors_.erase("t2d");
     config_["draft_vocab_size"] = 64;
-    EXPECT_EQ(open("eagle3:" + write())->own_lm_head(), nullptr);
+    EXPECT_EQ(open("eagle3:" + write())->properties().lm_head, nullptr);
     EXPECT_THAT(notes_of("eagle3:" + write()), Contains(HasSubstr("the target's whole head drafts")));
 }
 
@@ -269,7 +269,7 @@ TEST_F(Rewritten, TheLastBoundaryIsTheStreamBeforeTheFinalNorm) {
     const std::vector<TokenId> tokens = {5, 6, 7};
     ForwardOutput out;
     const int layers = target_->config().layers, d = target_->config().hidden;
-    ASSERT_TRUE(is_ok(target_->prefill(*exec_, cache, tokens, std::vector<int>{layers}, out)));
+    ASSERT_TRUE(is_ok(target_->prefill(cache, tokens, std::vector<int>{layers}, out)));
     const auto source = require(
         open_tensor_file(std::string(DS_SOURCE_DIR) + "/tests/golden/models/qwen2/model.safetensors"));
     std::vector<float> norm(d);
@@ -346,7 +346,7 @@ TEST_F(Rewritten, VocabulariesThatDifferByPadding) {
         tensors_["lm_head.weight"] = {{rows, 48}, values, {}};
         const auto drafter = open("eagle3:" + write());
         ASSERT_NE(drafter, nullptr);
-        EXPECT_EQ(drafter->own_lm_head()->n(), std::min<std::int64_t>(rows, 312));
+        EXPECT_EQ(drafter->properties().lm_head->n(), std::min<std::int64_t>(rows, 312));
         const auto own = draft(*drafter, golden_["eagle3"]);
         expect_same(own, drafts("eagle3:" + write() + ",embeddings=target"));
     }
@@ -359,8 +359,8 @@ TEST_F(Rewritten, VocabulariesThatDifferByPadding) {
 TEST_F(Rewritten, TheContextIsKnown) {
     load("eagle3_safetensors");
     config_["max_position_embeddings"] = 32;
-    EXPECT_EQ(open("eagle3:" + write())->trained_positions(), 32);
-    EXPECT_EQ(open("eagle3:" + golden_folder + "/eagle3_safetensors")->trained_positions(), 0);
+    EXPECT_EQ(open("eagle3:" + write())->properties().trained_positions, 32);
+    EXPECT_EQ(open("eagle3:" + golden_folder + "/eagle3_safetensors")->properties().trained_positions, 0);
 }
 
 TEST_F(Rewritten, OneGrammarForAllDrafters) {

@@ -47,9 +47,9 @@ using KindAndGroup = std::tuple<std::string, CaseGroup>;
 class GoldenRounds : public ::testing::TestWithParam<KindAndGroup> {
   protected:
     /// "cpu": the portable kernels, whose results no machine changes. "device": the reference of every op.
-    static std::unique_ptr<kernels::Exec> make_exec(const std::string& kind) {
+    static std::unique_ptr<kernels::Backend> make_exec(const std::string& kind) {
         if (kind == "device") return std::move(TwinExec().exec);
-        return kernels::make_cpu_exec(2, kernels::Isa::portable);
+        return kernels::make_cpu_backend(2, kernels::Isa::portable);
     }
 };
 

@@ -56,7 +56,7 @@ class TinyModels : public ::testing::TestWithParam<const char*> {
     Difference logit_difference(Precision precision);
 
     Json golden_ = Json::parse(std::ifstream(model_folder(GetParam()) + "/golden.json"));
-    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
+    std::unique_ptr<kernels::Backend> exec_ = kernels::make_cpu_backend(2);
 };
 
 ForwardOutput TinyModels::forward(Target& target, std::vector<int> aux_layers) {
@@ -65,7 +65,7 @@ ForwardOutput TinyModels::forward(Target& target, std::vector<int> aux_layers) {
     KvCache cache = target.make_cache(static_cast<int>(tokens.size()));
     const SequenceTokens rows{&cache, tokens, {}, nullptr};
     ForwardOutput out;
-    const Status status = target.forward(*exec_, {{&rows, 1}, aux_layers, {}, true}, out);
+    const Status status = target.forward({{&rows, 1}, aux_layers, {}, true}, out);
     EXPECT_TRUE(is_ok(status));
     return out;
 }
@@ -164,7 +164,7 @@ TEST_P(TinyModels, RowsDoNotDependOnTheBatch) {
         for (std::size_t i = 0; i < tokens.size(); ++i) {
             const SequenceTokens row{&cache, {tokens.data() + i, 1}, {}, nullptr};
             ForwardOutput out;
-            ASSERT_TRUE(target->forward(*exec_, {{&row, 1}, {}, {}, true}, out).ok());
+            ASSERT_TRUE(target->forward({{&row, 1}, {}, {}, true}, out).ok());
             cache.commit(1);
             const auto* expected = together.logits.data() + i * vocab;
             ASSERT_TRUE(std::equal(out.logits.begin(), out.logits.end(), expected)) << "row " << i;

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -15,9 +16,9 @@ TEST(TypicalGolden, MatchesThePublishedRule) {
     ASSERT_TRUE(file.good());
     const auto document = nlohmann::json::parse(file);
     const RulePtr rule = make_rule("typical").value();
-    EXPECT_EQ(document["epsilon"].get<double>(), rule->needs().epsilon);
-    EXPECT_EQ(document["delta"].get<double>(), rule->needs().delta);
-    const auto exec = kernels::make_cpu_exec(1);
+    EXPECT_EQ(rule->text(), fmt::format("typical:epsilon={},delta={}", document["epsilon"].get<double>(),
+                                        document["delta"].get<double>()));
+    const auto exec = kernels::make_cpu_backend(1);
     int drafts = 0, forks = 0;
     for (const auto& one : document["cases"]) {
         const auto tokens = one["tokens"].get<std::vector<TokenId>>();
@@ -31,8 +32,7 @@ TEST(TypicalGolden, MatchesThePublishedRule) {
         const int vocab = static_cast<int>(one["logits"][0].size());
         const Rows<const float> rows(logits.data(), tree.size(), vocab);
         const Sampling sampling{one["temperature"].get<double>(), 1.0, 0, 1};
-        const auto [choices, found] =
-            testing::verify_tree(exec->backend(), *rule, tree, rows, vocab, sampling, {});
+        const auto [choices, found] = testing::verify_tree((*exec), *rule, tree, rows, vocab, sampling, {});
         const auto path = one["path"].get<std::vector<int>>();
         EXPECT_EQ(found.path, path);
         EXPECT_EQ(found.bonus, one["bonus"].get<TokenId>());

@@ -112,7 +112,7 @@ class DeviceAttention : public DevicePair {
         op.y_stride = stride;
         on.attention(op);
         std::vector<half_t> out(at(rows) * at(stride));
-        on.download(out.data(), op.y, out.size() * sizeof(half_t));
+        on.download(out.data(), op.y.halves, out.size() * sizeof(half_t));
         const Status done = on.synchronize();
         EXPECT_TRUE(done.ok()) << done.error().message;
         return out;

@@ -150,13 +150,12 @@ stage_text() {
     step text_graphs_kept 20 "text_eagle3" python3 "$helper" graphs "$logs/text_eagle3.log"
 }
 
-# CUPTI: kernels inside a captured graph are in the phase of their capture; graph records; counters.
+# CUPTI: kernels inside a captured graph are in the phase of their capture; graph records.
 stage_cupti() {
     step cupti_kernels 40 "gpu_opens cupti_check" "$cupti_check"
     step cupti_graphs 40 "gpu_opens cupti_check" "$cupti_check" --tier1
-    step cupti_counters 40 "gpu_opens cupti_check" "$cupti_check" --tier3
     local tier capture
-    for tier in 2 1 3; do
+    for tier in 2 1; do
         capture=$logs/tier$tier.dscope
         step "run_tier$tier" 40 "ops_matmul ops_head draftscope" "${synthetic[@]}" --model "$small" --drafter "eagle3:$small" \
             --head full --prompt "$text" --max-new 32 --tier "$tier" --save "$capture" --overwrite

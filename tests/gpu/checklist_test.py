@@ -29,7 +29,7 @@ case "$filter" in
     *"$FAIL"*) [ -z "$FAIL" ] || { echo "[  FAILED  ] $filter"; echo "wrong product" >&2; exit 1; } ;;
 esac
 case "$filter" in
-    *RouterOps*) exec "$REAL_OPS" "--gtest_filter=*RouterOps.StripesOfAnySize/simt1" ;;
+    *RouterOps*) exec "$REAL_OPS" "--gtest_filter=*RouterOps.MatchesMatmulThenTopKSet/simt1" ;;
     *DeviceOps.Add*) exec "$REAL_OPS" "--gtest_filter=*DeviceOps.Add/simt1" ;;
     *TypicalOps*) echo "[  SKIPPED ] $filter" ;;
     *) echo "[       OK ] Devices/${filter}/simt1 (1 ms)" ;;
@@ -120,7 +120,7 @@ class Checklist(unittest.TestCase):
         for name in ("gpu_opens", "ops_matmul", "ops_head", "ops_RouterOps", "ops_TreeOps", "kernels_llama_8b", "ncu_target", "bench_8b",
                      "run_8b", "text_same", "text_graphs_kept", "cupti_kernels", "run_tier2", "memcheck_matmul", "racecheck_RouterOps"):
             self.assertEqual(found[name][0], "ok", (name, found[name]))
-        self.assertIn("StripesOfAnySize/simt1", call.log("ops_RouterOps"))
+        self.assertIn("MatchesMatmulThenTopKSet/simt1", call.log("ops_RouterOps"))
         self.assertEqual(found["ops_CutOps"], ("failed", "killed at its limit of 3 s"))
         # If all tests of a suite were skipped, it did not run on a GPU.
         self.assertEqual(found["ops_TypicalOps"], ("failed", "no test ran on the GPU"))
@@ -133,7 +133,7 @@ class Checklist(unittest.TestCase):
         names = list(found)
         self.assertEqual([name for name in names if name.startswith("overlap_")],
                          [f"overlap_{kind}_{way}_{turn}" for kind in ("kernels", "rounds") for turn in (1, 2) for way in ("on", "off")])
-        self.assertGreater(names.index("overlap_kernels_on_1"), names.index("check_tier3"))
+        self.assertGreater(names.index("overlap_kernels_on_1"), names.index("check_tier1"))
         self.assertIn("logs/ops_CutOps.failed", call.packed)
         self.assertEqual(call.packed["summary.md"], call.summary)
         self.assertLessEqual(len(call.files), 8)

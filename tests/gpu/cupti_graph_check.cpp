@@ -1,9 +1,8 @@
 // Checks the CUPTI session on a real GPU: every kernel in a graph is in the phase of its capture. Part of
-// tests/gpu/checklist.sh, not of ctest. Options: --tier1 for graph records, --tier3 for counters. Prints the
-// counts and exits with 1 at the first error.
+// tests/gpu/checklist.sh, not of ctest. Option --tier1: graph records. Prints the counts and exits with 1 at
+// the first error.
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +10,6 @@
 #include <memory>
 #include <string>
 
-#include "profiler/cupti/counter_session.h"
 #include "profiler/cupti/gpu_session.h"
 #include "tests/gpu/graph_workload.h"
 
@@ -108,53 +106,11 @@ void check_graphs(GpuSession& session) {
     expect(claimed == 0, "a graph of several phases has none");
 }
 
-/// Tier T3: counters over each phase. Phases with kernels must show activity, an empty phase must not.
-int check_counters(Phases& phases) {
-    CounterSession counters(make_counter_api());
-    const CuptiProbe permitted = probe_counters();
-    const CuptiProbe state = permitted.state == CuptiState::ready ? counters.begin() : permitted;
-    std::printf("counters %s: %s %s\n", std::string(to_text(state.state)).c_str(), state.text.c_str(),
-                state.remedy.c_str());
-    if (state.state != CuptiState::ready) return 1;
-    phases.recorder.set_range_sink(&counters);
-    constexpr int launches = 20;
-    for (int i = 0; i < launches; ++i) {
-        {
-            const PhaseScope verify(phases.recorder, Phase::verify);
-            need(gpu_test::launch_graph(i % 2));
-        }
-        const PhaseScope idle(phases.recorder, Phase::commit);
-    }
-    std::vector<CounterReading> readings;
-    counters.take(readings, true);
-    const CounterLosses losses = counters.take_losses();
-    expect(losses.failure.empty(), "counting " + (losses.failure.empty() ? "went on" : losses.failure));
-    expect(readings.size() == 2 * launches,
-           fmt::format("ranges read: {} of {}", readings.size(), 2 * launches));
-    std::map<Phase, std::array<double, gpu_counter_names.size()>> sums;
-    for (const CounterReading& reading : readings)
-        for (std::size_t i = 0; i < reading.values.size(); ++i) sums[reading.phase][i] += reading.values[i];
-    for (const auto& [phase, values] : sums)
-        for (std::size_t i = 0; i < values.size(); ++i)
-            std::printf("      %s %s: %.0f\n", std::string(name_of(phase)).c_str(), gpu_counter_names[i],
-                        values[i] / launches);
-    expect(sums[Phase::verify][1] + sums[Phase::verify][0] > sums[Phase::commit][1] + sums[Phase::commit][0],
-           "a phase with kernels moves more than one without");
-    expect(sums[Phase::verify][2] > 0, "the counters saw time pass");
-    return wrong == 0 ? 0 : 1;
-}
-
 }  // namespace
 }  // namespace draftscope
 
 int main(int argc, char** argv) {
     using namespace draftscope;
-    if (argc > 1 && std::strcmp(argv[1], "--tier3") == 0) {
-        Phases counted;
-        need(gpu_test::prepare());
-        need(gpu_test::capture(counted.hooks()));
-        return check_counters(counted);
-    }
     const bool graphs = argc > 1 && std::strcmp(argv[1], "--tier1") == 0;
     const CuptiProbe state = gpu_session().open(graphs ? Tier::t1 : Tier::t2);
     std::printf("CUPTI %s: %s %s\n", std::string(to_text(state.state)).c_str(), state.text.c_str(),

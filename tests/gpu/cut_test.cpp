@@ -64,7 +64,7 @@ TEST_P(CutOps, MatchSorting) {
 /// Samples from the mask equal the host's for the same uniforms. Sums are added in a different order, so a
 /// uniform within rounding of a token's boundary may select the neighbour. Such cases are counted and rare.
 TEST_P(CutOps, SamplesMatchTheHost) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     int drawn = 0, apart = 0;
     for (const int vocab : {13, 2100, 49152})
         for (const auto& [top_k, top_p] : {Setting{5, 1.0}, {0, 0.9}, {0, 0.5}, {64, 0.8}, {200, 0.95}}) {

@@ -26,8 +26,7 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {
         if (GetParam() == "cpu") {
-            exec_ = kernels::make_cpu_exec(2);
-            backend_ = kernels::make_cpu_backend(*exec_);
+            backend_ = kernels::make_cpu_backend(2);
         } else if (GetParam().starts_with("simt")) {
             backend_ = make_host_backend();
         } else {
@@ -81,7 +80,6 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
         return values;
     }
 
-    std::unique_ptr<kernels::Exec> exec_;
     std::unique_ptr<kernels::Backend> backend_;
     TwinDevice twin_;
 };

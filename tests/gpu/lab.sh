@@ -31,15 +31,15 @@ if [ -f gpu-headers.tar.xz ]; then
 fi
 
 device_code=$(cd kernels && ls cuda/*.cu)
-host_code=(base/cpus base/mapped_file base/python_wheels base/rng engine/formats/json_file engine/transformer/device_logits
-    engine/transformer/tree_step engine/tree/ancestor_mask engine/tree/draft_tree engine/tree/published_choices
-    engine/tree/sampled_drafts engine/tree/tree_choices engine/tree/tree_spec kernels/cpu/accept_ops kernels/cpu/attention
-    kernels/cpu/candidate_topk kernels/cpu/cpu_backend kernels/cpu/draft_sampling kernels/cpu/elementwise kernels/cpu/exec kernels/cpu/exp_sums kernels/cpu/host_memory
-    kernels/cpu/isa kernels/cpu/kv_store kernels/cpu/matmul/matmul kernels/cpu/matmul/matmul_portable kernels/cpu/matmul/matmul_rows kernels/cpu/matmul/pack
-    kernels/cpu/matmul_topk kernels/cpu/matrix kernels/cpu/ranks kernels/cpu/rope kernels/cpu/row_major_matrix
-    kernels/cpu/sampling kernels/cpu/set_ops kernels/cpu/topk kernels/cpu/tree_ops kernels/cpu/vector/row_kernels_portable kernels/cpu/weight_memory
-    kernels/cuda/bench kernels/cuda/cuda_backend kernels/cuda/library_product kernels/backend/arena kernels/backend/backend
-    kernels/backend/device_matrix tests/gpu/kernel_bench tests/support/beam_expansion tests/support/tree_verifier)
+host_code=(base/cpus base/json_file base/mapped_file base/python_wheels base/rng engine/tree/ancestor_mask engine/tree/draft_tree
+    engine/tree/sampled_drafts engine/tree/tree_choices engine/tree/tree_spec kernels/backend/arena kernels/backend/backend
+    kernels/backend/device_matrix kernels/backend/rope kernels/cpu/accept_ops kernels/cpu/attention kernels/cpu/candidate_topk kernels/cpu/cpu_backend
+    kernels/cpu/draft_sampling kernels/cpu/exp_sums kernels/cpu/host_memory kernels/cpu/kv_store kernels/cpu/matmul/matmul
+    kernels/cpu/matmul/matmul_portable kernels/cpu/matmul/matmul_rows kernels/cpu/matmul/pack kernels/cpu/matmul_topk
+    kernels/cpu/matrix kernels/cpu/ranks kernels/cpu/row_major_matrix kernels/cpu/sampling kernels/cpu/set_ops
+    kernels/cpu/threads/isa kernels/cpu/threads/thread_pool kernels/cpu/topk kernels/cpu/tree_ops kernels/cpu/vector/elementwise
+    kernels/cpu/vector/row_kernels_portable kernels/cpu/weight_memory kernels/cuda/bench kernels/cuda/cuda_backend
+    kernels/cuda/library_product tests/gpu/kernel_bench tests/support/beam_expansion tests/support/tree_verifier)
 for one in engine/verify/*.cpp tests/support/twin_*.cpp tests/gpu/*_test.cpp; do host_code+=("${one%.cpp}"); done
 
 host_flags=(-std=c++20 -O2 -DFMT_HEADER_ONLY -DDS_HAVE_CUDA -DDS_GPU_ONLY "${includes[@]}")

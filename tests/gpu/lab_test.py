@@ -22,7 +22,7 @@ def lab_sources():
 
 
 def source_of(build, path):
-    """kernels/CMakeFiles/ds_kernels.dir/cpu/exec.cpp.o -> kernels/cpu/exec"""
+    """kernels/CMakeFiles/ds_kernels.dir/cpu/matrix.cpp.o -> kernels/cpu/matrix"""
     relative = path.relative_to(build).as_posix()
     return re.sub(r"CMakeFiles/\w+\.dir/", "", relative).removesuffix(".cpp.o")
 

@@ -46,7 +46,7 @@ class ResidualOps : public DevicePair {};
 /// Paths, bonus tokens and their probabilities equal those of the host, computed from whole rows. A uniform
 /// within rounding of a decision's boundary may decide otherwise; such cases are counted and rare.
 TEST_P(ResidualOps, PathsMatchTheHost) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     const RulePtr rule = make_rule("pq").value();
     Rng rng(11);
     int trees = 0, apart = 0, drafts = 0, rejected = 0;
@@ -68,9 +68,9 @@ TEST_P(ResidualOps, PathsMatchTheHost) {
                 return verify_tree(on, *rule, sampled.tree, logits, vocab, sampling, {5, 1000 + turn},
                                    sampled.drawn_from);
             };
-            const VerifiedTree expected = verify(exec->backend());
-            const VerifiedTree plain = verify_tree(exec->backend(), *match_rule(), sampled.tree, logits,
-                                                   vocab, sampling, {5, 1000 + turn});
+            const VerifiedTree expected = verify((*exec));
+            const VerifiedTree plain =
+                verify_tree((*exec), *match_rule(), sampled.tree, logits, vocab, sampling, {5, 1000 + turn});
             for (const bool on_twin : {false, true}) {
                 const VerifiedTree found = verify(on_twin ? twin() : device());
                 const Acceptance& accepted = found.acceptance;

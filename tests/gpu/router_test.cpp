@@ -66,19 +66,6 @@ TEST_P(RouterOps, MatchesMatmulThenTopKSet) {
         }
 }
 
-/// Includes buckets with more columns than a block holds, and empty ones.
-TEST_P(RouterOps, StripesOfAnySize) {
-    for (const auto& [columns, buckets, m] : {std::tuple(5003, 2, 5), {3, 5, 2}, {300, 40, 9}}) {
-        const int rows = 2;
-        const Both<float> scores(device(), twin(), normal(rows * columns, 1));
-        const Both<std::int32_t> ids(device(), twin(), rows * buckets * m, -9);
-        for (const bool on_twin : {false, true})
-            (on_twin ? twin() : device())
-                .bucket_top_m({scores.on(on_twin), columns, rows, columns, buckets, m, ids.on(on_twin)});
-        EXPECT_EQ(ids.read(false), ids.read(true)) << columns << " " << buckets;
-    }
-}
-
 INSTANTIATE_TEST_SUITE_P(Devices, RouterOps, device_kinds(), param_name);
 
 }  // namespace

@@ -29,10 +29,9 @@ TEST_P(SetOps, TopKSet) {
     }
 }
 
-TEST_P(SetOps, BucketTopMUniqueTokensAndOwnCandidates) {
-    const int vocab = 5003, rows = GetParam().starts_with("cuda") ? 7 : 3, buckets = 33, m = 6, k = 10;
+TEST_P(SetOps, UniqueTokensAndOwnCandidates) {
+    const int vocab = 5003, rows = GetParam().starts_with("cuda") ? 7 : 3, own = 198, k = 10;
     const Both<float> scores(device(), twin(), normal(rows * vocab, 1));
-    const int own = buckets * m;
     const Both<std::int32_t> ids(device(), twin(), rows * own, -9), tokens(device(), twin(), rows * own, -9),
         columns(device(), twin(), vocab, -9), found(device(), twin(), 1, -9),
         picked(device(), twin(), rows * k, -9);
@@ -42,12 +41,7 @@ TEST_P(SetOps, BucketTopMUniqueTokensAndOwnCandidates) {
     // Logits over the union: token t has half its score, so that ranks agree with scores.
     for (const bool on_twin : {false, true}) {
         kernels::Backend& on = on_twin ? twin() : device();
-        if (on.is_host()) {  // which lacks the op
-            twin().bucket_top_m({scores.on(true), vocab, rows, vocab, buckets, m, ids.on(true)});
-            on.upload(ids.on(false), ids.read(true).data(), rows * own * sizeof(std::int32_t));
-        } else {
-            on.bucket_top_m({scores.on(on_twin), vocab, rows, vocab, buckets, m, ids.on(on_twin)});
-        }
+        on.topk_set({scores.on(on_twin), vocab, rows, vocab, own, ids.on(on_twin)});
         on.list_unique_tokens({ids.on(on_twin), std::int64_t{rows} * own, vocab, bitmap.on(on_twin),
                                tokens.on(on_twin), columns.on(on_twin), found.on(on_twin)});
     }

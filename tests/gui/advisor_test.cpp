@@ -40,7 +40,7 @@ TEST(AdvisorPanel, StartsASearch) {
 TEST(AdvisorPanel, TriesTheAdviceWithItsOwnModelAndPlainDecoding) {
     Harness window(advisor_layout());
     const auto sweep = synthetic_sweep();
-    const SweepSetting& advised = sweep->settings[*sweep->advice.chosen];
+    const SweepSetting& advised = sweep->settings[*sweep->advice.choice.chosen];
     window.controller.edit_status().sweeps = {sweep};
     window.app().config().save = "run.dscope";
     window.draw_frames(3);
@@ -71,7 +71,7 @@ TEST(AdvisorPanel, TriesTheAdviceWithItsOwnModelAndPlainDecoding) {
 
 TEST(AdvisorPanel, SaysThatThisMachineHasFewerThreads) {
     Harness window(advisor_layout());
-    auto sweep = std::make_shared<SweepView>(*synthetic_sweep());
+    auto sweep = std::make_shared<SweepReport>(*synthetic_sweep());
     sweep->run.threads = 4096;
     window.controller.edit_status().sweeps = {sweep};
     window.draw_frames(3);
@@ -107,7 +107,7 @@ TEST(AdvisorPanel, CompareTakesTheNewestRunAndItsBaseline) {
 
 TEST(AdvisorPanel, AdvisesPlainDecoding) {
     Harness window(advisor_layout());
-    auto sweep = std::make_shared<SweepView>(*synthetic_sweep());
+    auto sweep = std::make_shared<SweepReport>(*synthetic_sweep());
     sweep->advice.plain = true;
     sweep->advice.summary = "Decode without a drafter.";
     window.controller.edit_status().sweeps = {sweep};

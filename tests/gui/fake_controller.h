@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/controller.h"
+#include "app/jobs/controller/controller.h"
 #include "tests/gui/synthetic.h"
 
 namespace draftscope::test {

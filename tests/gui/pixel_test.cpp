@@ -175,12 +175,12 @@ TEST_F(Pixels, PlotsAreDrawnWithoutAWindow) {
     // Oracles are drawn above the curves.
     options.plots = {"sweep"};
     options.out = (folder_ / "sweep.png").string();
-    const auto sweep = [&](const std::shared_ptr<const SweepView>& view) {
+    const auto sweep = [&](const std::shared_ptr<const SweepReport>& view) {
         options.sweeps = {view};
         EXPECT_TRUE(is_ok(render_plots(Snapshot(), options)));
         return read_png(options.out).rgb;
     };
-    auto without = std::make_shared<SweepView>(*synthetic_sweep());
+    auto without = std::make_shared<SweepReport>(*synthetic_sweep());
     without->oracles.clear();
     EXPECT_NE(sweep(synthetic_sweep()), sweep(without));
     options.sweeps = {};

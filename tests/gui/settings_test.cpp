@@ -14,7 +14,7 @@ namespace {
 
 Settings parsed(const std::string& text, std::vector<std::string>* problems = nullptr) {
     std::vector<std::string> found;
-    const Settings settings = parse_settings(text, found);
+    const Settings settings = parse_settings(text, found, "settings.json");
     if (problems != nullptr) *problems = found;
     return settings;
 }
@@ -42,7 +42,7 @@ TEST(Settings, ReadsWhatItWrites) {
 TEST(Settings, IgnoresDamagedMembersAndReportsThem) {
     std::vector<std::string> problems;
     EXPECT_EQ(parsed("{\"theme\": \"li", &problems), Settings());
-    EXPECT_EQ(problems, std::vector<std::string>{"not JSON"});
+    EXPECT_EQ(problems, std::vector<std::string>{"settings.json: not JSON"});
     EXPECT_EQ(parsed("[1]", &problems), Settings());
     EXPECT_EQ(problems.size(), 1u);
     const Settings some = parsed(

@@ -21,8 +21,8 @@ struct SweepWindow : Harness {
         controller.edit_status().sweeps = {sweep};
         draw_frames(3);
     }
-    const std::shared_ptr<const SweepView> sweep = synthetic_sweep();
-    const SweepData data{sweep->settings, sweep->rows};
+    const std::shared_ptr<const SweepReport> sweep = synthetic_sweep();
+    const SweepSettings settings = sweep->settings;
 };
 
 const SettingReplay* last_replay(const Commands& commands) {
@@ -78,9 +78,9 @@ void click_setting(Harness& window, const char* tab, const std::string& item) {
 
 TEST(SweepPanel, ClickOnASettingShowsItAndItsRounds) {
     SweepWindow window;
-    const SweepData& data = window.data;
+    const SweepSettings settings = window.settings;
     const auto expect_clicked = [&](std::size_t row, const char* what) {
-        const SweepSetting& setting = data.setting(row);
+        const SweepSetting& setting = settings[row];
         EXPECT_EQ(window.app().config().drafter, "eagle3") << what;
         EXPECT_EQ(window.app().config().head, setting.head) << what;
         EXPECT_EQ(window.app().config().tree, setting.tree) << what;
@@ -92,14 +92,14 @@ TEST(SweepPanel, ClickOnASettingShowsItAndItsRounds) {
         EXPECT_EQ(replay->conversations, 7u);
         EXPECT_EQ(replay->conversation, 0u);
     };
-    const std::size_t last = sweep_front(data, 1).back();
+    const std::size_t last = sweep_front(settings, 1).back();
     click_setting(window, "Front", "plot:$$" + std::to_string(last) + "/setting");
     expect_clicked(last, "front");
-    const SweepCurve curve = sweep_curves(data, "rank", {1, std::nullopt}).front();
+    const SweepCurve curve = sweep_curves(settings, "rank", {1, std::nullopt}).front();
     const std::size_t middle = curve.points[1].second;
     click_setting(window, "Curves", "plot:speed marks/$$" + std::to_string(middle) + "/setting");
     expect_clicked(middle, "curves");
-    const SweepHeatMap map = sweep_heat_map(data, "rank", "v", 1);
+    const SweepHeatMap map = sweep_heat_map(settings, "rank", "v", 1);
     EXPECT_TRUE(map.rows.empty());
     click_setting(window, "Settings", "plot:settings/$$3/###row");
     expect_clicked(3, "list");
@@ -107,22 +107,22 @@ TEST(SweepPanel, ClickOnASettingShowsItAndItsRounds) {
 
 TEST(SweepPanel, AnotherBatchHasItsOwnFront) {
     SweepWindow window;
-    const SweepData& data = window.data;
+    const SweepSettings settings = window.settings;
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->SetRef("Sweep###sweep");
         ctx->ItemClick("##batch");
         ctx->ItemClick("//$FOCUSED/batch 4");
         ctx->Yield(2);
     }));
-    const std::size_t last = sweep_front(data, 4).back();
+    const std::size_t last = sweep_front(settings, 4).back();
     click_setting(window, "Front", "plot:$$" + std::to_string(last) + "/setting");
-    EXPECT_EQ(window.app().config().tree, data.setting(last).tree);
-    EXPECT_EQ(window.app().config().head, data.setting(last).head);
+    EXPECT_EQ(window.app().config().tree, settings[last].tree);
+    EXPECT_EQ(window.app().config().head, settings[last].head);
 }
 
 TEST(SweepPanel, HeatMapOfTwoParameters) {
     SweepWindow window;
-    const SweepData& data = window.data;
+    const SweepSettings settings = window.settings;
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->SetRef("Sweep###sweep");
         ctx->ItemClick("Heat map");
@@ -132,15 +132,15 @@ TEST(SweepPanel, HeatMapOfTwoParameters) {
         ctx->ItemClick("//$FOCUSED/nodes: 6 values");
         ctx->Yield(2);
     }));
-    const SweepHeatMap map = sweep_heat_map(data, "rank", "nodes", 1);
+    const SweepHeatMap map = sweep_heat_map(settings, "rank", "nodes", 1);
     click_setting(window, "Heat map", "heat:$$4/cell");
-    EXPECT_EQ(window.app().config().tree, data.setting(*map.rows[4]).tree);
-    EXPECT_EQ(window.app().config().head, data.setting(*map.rows[4]).head);
+    EXPECT_EQ(window.app().config().tree, settings[*map.rows[4]].tree);
+    EXPECT_EQ(window.app().config().head, settings[*map.rows[4]].head);
 }
 
 TEST(SweepPanel, SaysWhatToDoWithoutASweepOrRecording) {
     Harness window(choose_layout());
-    auto sweep = std::make_shared<SweepView>(*synthetic_sweep());
+    auto sweep = std::make_shared<SweepReport>(*synthetic_sweep());
     sweep->recording.clear();
     window.draw_frames(3);
     window.controller.edit_status().sweeps = {sweep};

@@ -6,7 +6,7 @@ namespace draftscope::test {
 namespace {
 
 /// `share`: of the full head's tau; `head_ms`: its time in a level.
-void add_trees(SweepView& view, const std::string& head, double share, double head_ms) {
+void add_trees(SweepReport& view, const std::string& head, double share, double head_ms) {
     const std::vector<TreeShape> shapes = {{0, 1, 2}, {1, 1, 3}, {2, 1, 4}, {2, 2, 6}, {2, 2, 9}, {3, 4, 12}};
     for (const int batch : {1, 4})
         for (const TreeShape& shape : shapes) {
@@ -31,13 +31,13 @@ void add_trees(SweepView& view, const std::string& head, double share, double he
 
 }  // namespace
 
-std::shared_ptr<const SweepView> synthetic_sweep(const std::string& file) {
-    auto view = std::make_shared<SweepView>();
+std::shared_ptr<const SweepReport> synthetic_sweep(const std::string& file) {
+    auto view = std::make_shared<SweepReport>();
     view->file = file;
     view->source = "tiny, 448 rows, 7 prompts, 64 tokens, T=0, int8";
     view->recording = "/recordings/demo";
     view->costs = "test machine (measured)";
-    view->model = view->run.model = "/models/other.gguf";
+    view->run.model = "/models/other.gguf";
     view->run.prompts_file = view->recording;
     view->run.precision = "int8";
     view->run.threads = 1;
@@ -52,20 +52,23 @@ std::shared_ptr<const SweepView> synthetic_sweep(const std::string& file) {
         add_trees(*view, fmt::format("fr-spec:v={}", size), 1 - 150.0 / size, 2.4 * size / 49152);
     for (const int rank : {36, 72, 144})
         add_trees(*view, fmt::format("slimspec:rank={}", rank), 1 - 5.0 / rank, 2.4 * rank / 576);
-    const std::size_t of_a_head = view->settings.size() / 7;
-    for (std::size_t s = 0; s < view->settings.size(); ++s) view->settings[s].full = s % of_a_head;
-    view->rows = sweep_table(view->settings);
-    view->oracles = {{"eagle3", "full", 1, 2.6, 1.8},
-                     {"eagle3", "fr-spec:v=4096", 1, 2.5, 1.9},
-                     {"eagle3", "full", 4, 2.6, 1.7},
-                     {"ngram", "", 1, 3, 2.5}};
-    for (std::size_t r = 0; r < view->rows.size(); ++r) {
-        const SweepSetting& one = view->settings[view->rows[r].setting];
-        if (one.batch == 1 && one.head == "full" && one.shape.nodes == 12) view->usual = r;
+    rank_settings(view->settings);
+    const auto bound = [&](const char* drafter, const char* head, int batch, int tokens, double plain_ms) {
+        std::vector<double> rounds(static_cast<std::size_t>(tokens) + 1);
+        rounds.back() = 1;
+        view->oracles.push_back({{drafter}, head, "", tokens, batch, {rounds}, {}, 10, plain_ms});
+    };
+    bound("eagle3", "full", 1, 4, 4.5);                 // tau 4, speed-up 1.8
+    bound("eagle3", "fr-spec:v=4096", 1, 3, 19.0 / 3);  // 3, 1.9
+    bound("eagle3", "full", 4, 4, 4.25);                // 4, 1.7
+    bound("ngram", "", 1, 5, 5);
+    for (std::size_t s = 0; s < view->settings.size(); ++s) {
+        const SweepSetting& one = view->settings[s];
+        if (one.batch == 1 && one.head == "full" && one.shape.nodes == 12) view->usual = s;
     }
-    view->advice.chosen = view->rows[0].setting;
-    view->advice.runner_up = view->rows[1].setting;
-    const SweepSetting& best = view->settings[*view->advice.chosen];
+    view->advice.choice.chosen = 0;
+    view->advice.choice.runner_up = 1;
+    const SweepSetting& best = view->settings[0];
     view->advice.summary = fmt::format("Use eagle3 x {} @ {}: predicted {:.2f}x plain decoding at batch 1.",
                                        best.head, best.tree, best.speedup());
     view->advice.changes = {"below a tau of 1.20 plain decoding is faster",

@@ -236,9 +236,9 @@ class TwoTrees {
 };
 
 void grow_and_compare(TreeSpec spec, std::uint64_t seed, bool sampled, bool shared_logits) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     Rng rng(seed);
-    TwoTrees trees(exec->backend(), spec, sampled, shared_logits);
+    TwoTrees trees((*exec), spec, sampled, shared_logits);
     for (int level = 0; level <= spec.depth; ++level)
         if (!trees.grow(rng, level)) break;
     trees.compare_rerank();

@@ -62,7 +62,7 @@ RC_GTEST_PROP(SampleProperty, SampledTokenIsInverseCdfInIdOrder, ()) {
     std::vector<float> row(static_cast<std::size_t>(vocab + padding), 100.0f);
     for (int i = 0; i < vocab; ++i) row[i] = static_cast<float>(rng.below(6));
     const std::int64_t position = *rc::gen::inRange(0, 100000);
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     std::vector<TargetSample> out;
     sample_tokens(*exec, Rows<const float>(row.data(), 1, vocab + padding), vocab, sampling,
                   std::vector<TokenPosition>{{2, position}}, out);

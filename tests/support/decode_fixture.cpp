@@ -57,17 +57,21 @@ DecodeFixture::DecodeFixture(std::unique_ptr<Target> target,
       ranking_path_(std::move(ranking_path)) {}
 
 std::unique_ptr<Target> DecodeFixture::build(ModelFile file, kernels::Precision precision,
-                                             kernels::Exec* on) {
+                                             kernels::Backend* on) {
     if (on != nullptr) return must(Target::build(std::move(file), *on, precision));
-    const auto exec = kernels::make_cpu_exec(2);
-    return must(Target::build(std::move(file), *exec, precision));
+    // Targets outlive this call, and their backends outlive them.
+    static auto& backends = *new std::vector<std::unique_ptr<kernels::Backend>>;
+    kernels::Backend& backend = *backends.emplace_back(kernels::make_cpu_backend(2));
+    std::unique_ptr<Target> target = must(Target::build(std::move(file), backend, precision));
+    backend.set_pool(kernels::make_thread_pool(1));
+    return target;
 }
 
-kernels::Exec& DecodeFixture::exec(int threads) {
+kernels::Backend& DecodeFixture::exec(int threads) {
     if (on_ != nullptr) return *on_;
-    auto& exec = execs_[threads];
-    if (exec == nullptr) exec = kernels::make_cpu_exec(threads);
-    return *exec;
+    kernels::Backend& backend = target_->backend();
+    if (backend.pool().threads() != threads) backend.set_pool(kernels::make_thread_pool(threads));
+    return backend;
 }
 
 Drafter& DecodeFixture::drafter(const std::string& spec) {
@@ -79,7 +83,7 @@ Drafter& DecodeFixture::drafter(const std::string& spec) {
 }
 
 std::string DecodeFixture::name_of(const std::string& head, const Drafter& drafter) {
-    return head + (drafter.own_lm_head() == nullptr ? "" : " own");
+    return head + (drafter.properties().lm_head == nullptr ? "" : " own");
 }
 
 LmHead& DecodeFixture::head(const std::string& spec, Drafter& drafter) {
@@ -99,11 +103,13 @@ Status DecodeFixture::prepare_head(const std::string& spec, Drafter& drafter) {
         files.affinity_path = affinity->second;
     head = must(make_head(parsed, files));
     HeadWeights weights;
-    weights.lm_head = drafter.own_lm_head() == nullptr ? &target_->lm_head() : drafter.own_lm_head();
-    weights.row_ids = drafter.own_lm_head_ids();
+    weights.lm_head =
+        drafter.properties().lm_head == nullptr ? &target_->lm_head() : drafter.properties().lm_head;
+    weights.row_ids = drafter.properties().lm_head_ids;
     weights.vocab = target_->config().vocab;
     weights.hidden = target_->config().hidden;
-    weights.drafter_bytes = static_cast<double>(drafter.weight_bytes() + drafter.feature_weight_bytes());
+    weights.drafter_bytes =
+        static_cast<double>(drafter.properties().weight_bytes + drafter.properties().feature_weight_bytes);
     if (target_->tokenizer() != nullptr) {
         weights.vocab = std::min(weights.vocab, target_->tokenizer()->size());
         weights.always_active = target_->tokenizer()->eos();

@@ -87,13 +87,13 @@ class DecodeFixture {
 
     /// If `on` is null, the weights are packed for this CPU.
     static std::unique_ptr<Target> build(ModelFile file, kernels::Precision precision,
-                                         kernels::Exec* on = nullptr);
+                                         kernels::Backend* on = nullptr);
     /// Runs everything on `exec`, whatever the setting's threads. Call first; `exec` must outlive the
     /// fixture.
-    void run_on(kernels::Exec& exec) { on_ = &exec; }
+    void run_on(kernels::Backend& exec) { on_ = &exec; }
 
     Target& target() { return *target_; }
-    kernels::Exec& exec(int threads);
+    kernels::Backend& exec(int threads);
     Drafter& drafter(const std::string& spec);
     LmHead& head(const std::string& spec, Drafter& drafter);
     /// Like head(), but returns the error.
@@ -123,8 +123,7 @@ class DecodeFixture {
     std::map<std::string, std::string> drafter_folders_;
     std::string ranking_path_;
     std::map<std::string, std::string> artefacts_;  ///< by head id
-    std::map<int, std::unique_ptr<kernels::Exec>> execs_;
-    kernels::Exec* on_ = nullptr;
+    kernels::Backend* on_ = nullptr;
     std::map<std::string, std::unique_ptr<Drafter>> drafters_;
     std::map<std::string, std::unique_ptr<LmHead>> heads_;
     RowIds ids_;

@@ -33,26 +33,25 @@ inline std::vector<std::vector<TokenId>> prompts() {
     return all;
 }
 
-/// An Exec on a TwinDevice, or on a GPU if `kind` is "cuda". If no GPU can be opened, the TwinDevice is used
+/// A TwinDevice, or a GPU if `kind` is "cuda". If no GPU can be opened, it is the TwinDevice
 /// and `why_not` holds the reason.
 struct TwinExec {
     explicit TwinExec(const std::string& kind = "twin") {
         if (kind == "cuda") {
-            auto opened = kernels::open_cuda();
+            auto opened = kernels::open_cuda({.threads = 2});
             if (opened.ok()) {
-                exec = kernels::make_device_exec(2, std::move(*opened));
+                exec = std::move(*opened);
                 return;
             }
             why_not = opened.error().message;
         }
         auto made = std::make_unique<TwinDevice>();
         twin = made.get();
-        exec = kernels::make_device_exec(2, std::move(made));
+        exec = std::move(made);
     }
-    explicit TwinExec(std::unique_ptr<kernels::Backend> backend)
-        : exec(kernels::make_device_exec(2, std::move(backend))) {}
+    explicit TwinExec(std::unique_ptr<kernels::Backend> backend) : exec(std::move(backend)) {}
     TwinDevice* twin = nullptr;  ///< owned by `exec`; null for other devices
-    std::unique_ptr<kernels::Exec> exec;
+    std::unique_ptr<kernels::Backend> exec;
     std::string why_not;
 };
 

@@ -5,7 +5,8 @@
 
 #include "base/units.h"
 #include "engine/tree/sampled_drafts.h"
-#include "kernels/sampling.h"
+#include "kernels/cpu/row_ops.h"
+#include "kernels/host_rows.h"
 
 /// Draft distributions of single rows, for tests.
 namespace draftscope::testing {
@@ -21,7 +22,7 @@ inline DraftDistribution distribution_of(std::vector<TokenId> ids, std::vector<f
                                          const DraftSampling& settings) {
     DraftDistribution q{std::move(ids), std::move(logits)};
     kernels::DraftSampleScratch scratch;
-    kernels::make_distribution(*kernels::make_cpu_exec(1), settings.temperature, settings.top_k,
+    kernels::make_distribution(*kernels::make_thread_pool(1), settings.temperature, settings.top_k,
                                settings.top_p, scratch, {q.probs, q.ids});
     return q;
 }

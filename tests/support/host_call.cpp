@@ -29,11 +29,17 @@ void HostCall::list_sequences(const LmHead& head, int level, int rows, std::span
 }
 
 HeadCall HostCall::make_call(LmHead& head, int level, int rows, int k, std::span<HeadState* const> states) {
-    kernels::Backend& backend = exec_.backend();
+    kernels::Backend& backend = exec_;
     if (!begun_) (void)head.reserve(backend, level + 1, rows, k);  // work that begin() started is not dropped
     spans_.begin(backend);
     list_sequences(head, level, rows, states);
-    HeadCall call{backend, exec_, phases_, spans_, level, rows, k, sequences_};
+    HeadCall call{.backend = backend,
+                  .phases = phases_,
+                  .spans = spans_,
+                  .level = level,
+                  .rows = rows,
+                  .k = k,
+                  .sequences = sequences_};
     downloads_.resize(head.shape(level, rows).downloads);
     call.downloads = downloads_.data();
     if (head.needs().inputs) call.inputs = inputs_.data();
@@ -47,8 +53,8 @@ void HostCall::begin(LmHead& head, int level, Rows<const float> embeddings, Rows
     HeadCall call = make_call(head, level, rows, max_candidates, states);
     inputs_.resize(numel(rows, 2 * d));
     for (int r = 0; r < rows; ++r) {
-        std::copy_n(embeddings.row_data(r), d, inputs_.data() + row_offset(r, 2 * d));
-        std::copy_n(hiddens.row_data(r), d, inputs_.data() + row_offset(r, 2 * d) + d);
+        std::copy_n(embeddings.row_data(r), d, inputs_.data() + numel(r, 2 * d));
+        std::copy_n(hiddens.row_data(r), d, inputs_.data() + numel(r, 2 * d) + d);
     }
     if (head.needs().inputs) call.inputs = inputs_.data();
     head.begin(call);
@@ -60,8 +66,8 @@ void HostCall::run(LmHead& head, HeadCall& call, Rows<const float> hidden) {
     const int stride = kernels::padded_columns(hidden.cols);
     x_.resize(numel(hidden.rows, stride));
     for (int r = 0; r < hidden.rows; ++r)
-        std::copy_n(hidden.row_data(r), hidden.cols, x_.data() + row_offset(r, stride));
-    call.x = reinterpret_cast<const kernels::half_t*>(x_.data());
+        std::copy_n(hidden.row_data(r), hidden.cols, x_.data() + numel(r, stride));
+    call.x = kernels::Activations(x_.data());
     ids_.resize(numel(call.rows, call.k));
     logits_.resize(numel(call.rows, call.k));
     sums_.assign(call.rows, 0.0f);

@@ -25,7 +25,7 @@ struct SparseLogits {
 /// Calls a head on the CPU for rows in host memory.
 class HostCall {
   public:
-    HostCall(kernels::Exec& exec, PhaseRecorder& phases) : exec_(exec), phases_(phases) {}
+    HostCall(kernels::Backend& exec, PhaseRecorder& phases) : exec_(exec), phases_(phases) {}
     /// Calls LmHead::begin() with the rows' inputs, each [rows, d]. states[r] is the state of row r's
     /// sequence; empty = all null.
     void begin(LmHead& head, int level, Rows<const float> embeddings, Rows<const float> hiddens,
@@ -44,7 +44,7 @@ class HostCall {
 
     static constexpr int max_candidates = 64;
 
-    kernels::Exec& exec_;
+    kernels::Backend& exec_;
     PhaseRecorder& phases_;
     bool begun_ = false;
     DeviceSpans spans_;

@@ -7,7 +7,7 @@
 
 #include "base/numel.h"
 #include "base/rng.h"
-#include "kernels/matmul.h"
+#include "kernels/host_rows.h"
 #include "tests/support/results.h"
 
 namespace draftscope::testing {
@@ -162,7 +162,7 @@ std::vector<float> LmHeadFixture::scores(LmHead& head, int level, HeadState* sta
 
 std::vector<std::vector<float>> LmHeadFixture::dense() {
     std::vector<float> logits(numel(rows, padded));
-    kernels::matmul(*exec_, matrix_, input(), Rows<float>(logits.data(), rows, padded));
+    kernels::matmul(exec_->pool(), matrix_, input(), Rows<float>(logits.data(), rows, padded));
     std::vector<std::vector<float>> found;
     for (int r = 0; r < rows; ++r)
         found.emplace_back(logits.begin() + r * padded, logits.begin() + r * padded + vocab);

@@ -70,7 +70,7 @@ class LmHeadFixture : public ::testing::Test {
     std::vector<std::vector<float>> dense();
     bool saw(Phase phase, Lane lane = Lane::critical) const;
 
-    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
+    std::unique_ptr<kernels::Backend> exec_ = kernels::make_cpu_backend(2);
     kernels::Matrix matrix_;
     HeadWeights weights_;
     std::vector<float> inputs_;

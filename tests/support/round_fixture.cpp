@@ -6,7 +6,7 @@
 
 namespace draftscope::testing {
 
-RoundFixture::RoundFixture(kernels::Exec& exec, kernels::Precision precision)
+RoundFixture::RoundFixture(kernels::Backend& exec, kernels::Precision precision)
     : ranking_(RankingFile::shuffled(vocab)) {
     auto target = DecodeFixture::build(tiny(), precision, &exec);
     const ModelConfig& config = target->config();

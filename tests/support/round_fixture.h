@@ -18,7 +18,7 @@ namespace draftscope::testing {
 class RoundFixture {
   public:
     /// Runs everything on `exec`, which must outlive the fixture.
-    RoundFixture(kernels::Exec& exec, kernels::Precision precision);
+    RoundFixture(kernels::Backend& exec, kernels::Precision precision);
 
     DecodeFixture& engine() { return *fixture_; }
     const std::string& eagle2_folder() const { return eagle_->folder(); }

@@ -1,4 +1,4 @@
-#include "kernels/cuda/simt_host.h"
+#include "tests/support/simt_host.h"
 
 #include <ucontext.h>
 

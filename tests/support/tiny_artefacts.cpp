@@ -59,25 +59,17 @@ TinyArtefacts::TinyArtefacts(DecodeFixture& fixture)
     };
     for (const HeadInfo& info : head_registry()) {
         const std::string id(info.id);
-        switch (info.fit.weights) {
-            case FitRecipe::Weights::low_rank:
-                save(id, {},
-                     {{"down", {hidden_, hidden_}, same},
-                      {std::string(info.fit.up), {vocab_, hidden_}, head}});
-                break;
-            case FitRecipe::Weights::kept_rows:
-                save(id, {}, {{"ids", {size}, {}, ids}, {"weight", {size, hidden_}, kept}});
-                break;
-            case FitRecipe::Weights::groups:
-                save_routed(id, "groups", hidden_);
-                break;
-            case FitRecipe::Weights::clusters:
-                save_routed(id, "clusters", 2 * hidden_);
-                break;
-            case FitRecipe::Weights::affinity:
-            case FitRecipe::Weights::none:
-                EXPECT_FALSE(info.accepts_artefact()) << "no tiny weights of " << id;
-        }
+        if (info.fit.has(FitRecipe::low_rank))
+            save(id, {},
+                 {{"down", {hidden_, hidden_}, same}, {std::string(info.fit.up), {vocab_, hidden_}, head}});
+        else if (info.fit.has(FitRecipe::all_kept_rows))
+            save(id, {}, {{"ids", {size}, {}, ids}, {"weight", {size, hidden_}, kept}});
+        else if (info.fit.has(FitRecipe::groups))
+            save_routed(id, "groups", hidden_);
+        else if (info.fit.has(FitRecipe::clusters))
+            save_routed(id, "clusters", 2 * hidden_);
+        else
+            EXPECT_FALSE(info.accepts_artefact()) << "no tiny weights of " << id;
     }
     // Every token keeps a part and gives the rest to two others.
     std::vector<std::int32_t> neighbours;

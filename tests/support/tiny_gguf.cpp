@@ -1,8 +1,8 @@
 #include <array>
 #include <utility>
 
-#include "engine/tokenizer/byte_to_unicode.h"
-#include "kernels/float16.h"
+#include "engine/tokenizer/pretokenizer.h"
+#include "kernels/ops/float16.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/tiny_model.h"
 

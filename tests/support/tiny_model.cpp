@@ -38,7 +38,7 @@ class MemoryWeights final : public WeightSource {
     void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override {
         const std::vector<float>& values = tensors_.find(tensor.name)->second.values;
         const auto width = static_cast<std::size_t>(tensor.cols());
-        std::memcpy(out, values.data() + row_offset(row, width), width * sizeof(float));
+        std::memcpy(out, values.data() + numel(row, width), width * sizeof(float));
     }
 
   private:

@@ -22,8 +22,8 @@ struct Distributions {
     kernels::DeviceArray<float> probs;
     kernels::DeviceArray<std::int32_t> ids, sizes;
 
-    DrawnFrom upload(kernels::Backend& backend, int vocab,
-                     std::span<const std::shared_ptr<DraftDistribution>> rows) {
+    DraftProbs upload(kernels::Backend& backend, int vocab,
+                      std::span<const std::shared_ptr<DraftDistribution>> rows) {
         const std::size_t count = rows.size(), width = vocab;
         std::vector<float> all(2 * count * width);
         std::vector<std::int32_t> tokens(count * width), lengths(count);
@@ -53,55 +53,55 @@ VerifiedTree verify_tree(kernels::Backend& backend, const AcceptanceRule& rule, 
                          std::span<const std::shared_ptr<DraftDistribution>> drawn_from) {
     DraftTree tree = drafted;
     EXPECT_TRUE(tree.finish().ok());
-    TreePlan plan{tree.size(), tree.max_depth()};
-    if (rule.needs().rejections) plan.max_drafts = std::max(1, max_children(tree));
-    add_acceptance_inputs(rule, sampling, place, plan);
+    RoundStep step;
+    step.plan.add({tree.size(), tree.max_depth(), 1});
+    if (rule.needs().draft_uniforms) step.plan.max_drafts = std::max(1, max_children(tree));
+    add_acceptance_inputs(rule, sampling, {&place, 1}, step.plan);
     LogitsQuery query = make_query(rule, sampling, vocab);
     query.complete = true;
-    TreeStep step;
-    DeviceLogits answers;
+    TargetLogits answers;
     Distributions distributions;
+    std::size_t by_rule = 0, by_rule_count = 0;
     const Status done = backend.submit([&]() -> Status {
-        EXPECT_TRUE(step.place(backend, {&plan, 1}));
-        step.upload_tree(0, tree, 0);
-        if (!drawn_from.empty()) step.use_drafts(distributions.upload(backend, vocab, drawn_from));
-        const bool certain = drawn_from.empty() && plan.max_drafts > 0;
-        EXPECT_TRUE(!certain || step.use_certain_drafts());
-        EXPECT_TRUE(answers.begin(backend, logits.cols, query, step));
+        DS_TRY(step.begin(backend, "the tree"));
+        EXPECT_TRUE(answers.begin(backend, step, query, logits.cols));
+        step.layout.upload_tree(step.memory, 0, tree, 0);
+        if (!drawn_from.empty()) step.layout.draft_probs = distributions.upload(backend, vocab, drawn_from);
         for (int r = 0; r < logits.rows; ++r)
-            backend.upload(answers.data() + row_offset(r, logits.cols), logits.row_data(r),
+            backend.upload(answers.data() + numel(r, logits.cols), logits.row_data(r),
                            logits.cols * sizeof(float));
-        EXPECT_TRUE(answers.enqueue_answers(step));
-        step.enqueue_download();
-        return {};
+        answers.enqueue(step);
+        VerifyContext context{backend, step, answers};
+        rule.enqueue(context);
+        by_rule_count = context.requested_count;
+        if (by_rule_count > 0) by_rule = step.results.request(context.requested, by_rule_count);
+        answers.request(step);
+        step.results.enqueue(backend);
+        return step.check_memory("the tree");
     });
     EXPECT_TRUE(is_ok(done));
     LogitsResult result;
-    answers.collect(result);
+    answers.collect(step, result);
+    const std::span<const std::int32_t> values = step.results.values(by_rule, by_rule_count);
+    result.by_rule.assign(values.begin(), values.end());
     VerifiedTree out;
     read_choices(result, sampling, out.choices);
-    rule.accept(tree, {sampling, out.choices, result}, step.path(0), out.acceptance);
+    rule.accept(tree, {sampling, out.choices, result}, step.results.path(0), out.acceptance);
     return out;
 }
 
 Acceptance follow_choices(const DraftTree& drafted, std::vector<TargetSample>& choices) {
     DraftTree tree = drafted;
     EXPECT_TRUE(tree.finish().ok());
-    const auto exec = kernels::make_cpu_exec(1);
-    kernels::Backend& backend = exec->backend();
-    const TreePlan plan{tree.size(), tree.max_depth()};
-    std::vector<std::int32_t> tokens;
-    for (const TargetSample& choice : choices) tokens.push_back(choice.token);
-    TreeStep step;
-    EXPECT_TRUE(step.place(backend, {&plan, 1}));
-    step.upload_tree(0, tree, 0);
-    step.accept_by_choices(tokens.data(), 1);
-    step.enqueue_download();
-    Acceptance out;
-    const Sampling greedy;
-    const LogitsResult result;
-    match_rule()->accept(tree, {greedy, choices, result}, step.path(0), out);
-    return out;
+    int vocab = 1;
+    for (const TargetSample& choice : choices) vocab = std::max(vocab, choice.token + 1);
+    for (const TokenId token : tree.tokens) vocab = std::max(vocab, token + 1);
+    std::vector<float> logits(numel(tree.size(), vocab));
+    for (int node = 0; node < tree.size(); ++node) logits[numel(node, vocab) + choices[node].token] = 1.0f;
+    const auto backend = kernels::make_cpu_backend(1);
+    VerifiedTree found =
+        verify_tree(*backend, *match_rule(), tree, {logits.data(), tree.size(), vocab}, vocab, {}, {});
+    return found.acceptance;
 }
 
 }  // namespace draftscope::testing

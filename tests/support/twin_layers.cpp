@@ -21,8 +21,8 @@ float through(Activation activation, float v) {
 }  // namespace
 
 void TwinDevice::run(const MatmulOp& op) {
-    note("matmul", op.weights.data, op.weights.n, op.x, op.rows, op.y, op.y_stride, op.bias, op.accumulate,
-         op.chosen, op.chosen_count, op.max_chosen);
+    note("matmul", op.weights.data, op.weights.n, op.x.halves, op.rows, op.y, op.y_stride, op.bias,
+         op.accumulate, op.chosen, op.chosen_count, op.max_chosen);
     const DeviceMatrix& w = op.weights;
     const int outputs = op.chosen == nullptr ? w.n : *at(op.chosen_count, 1, "chosen_count");
     if (op.chosen != nullptr && outputs > op.max_chosen) reject("matmul", "more outputs than max_chosen");
@@ -32,7 +32,7 @@ void TwinDevice::run(const MatmulOp& op) {
     const bool theirs = library_rows_ > 0 && op.rows >= library_rows_ && op.chosen == nullptr;
     if (theirs) ++library_products_;
     for (int m = 0; m < op.rows; ++m) {
-        const half_t* from = row(op.x, std::int64_t{m} * w.stride, size(w.stride), "matmul x");
+        const half_t* from = row(op.x.halves, std::int64_t{m} * w.stride, size(w.stride), "matmul x");
         for (std::size_t k = 0; k < x.size(); ++k) x[k] = static_cast<double>(value_of(from[k]));
         float* y = row(op.y, m * op.y_stride, size(outputs), "matmul y");
         const auto weights_of = [&](int c) {
@@ -76,7 +76,7 @@ void TwinDevice::run(const GatherOp& op) {
 
 void TwinDevice::run(const RmsNormOp& op) {
     note("rms_norm", op.x, op.x_stride, op.rows, op.groups, op.width, op.weight, op.y, op.y_stride, op.add,
-         op.half, op.half_stride, op.half_columns);
+         op.half.halves, op.half_stride, op.half_columns);
     const float* weight = at(op.weight, size(op.width), "norm weight");
     std::vector<float> out(size(op.width));
     for (int m = 0; m < op.rows; ++m) {
@@ -92,33 +92,33 @@ void TwinDevice::run(const RmsNormOp& op) {
                 float* y = row(op.y, m * op.y_stride + first, size(op.width), "norm y");
                 for (int i = 0; i < op.width; ++i) y[i] = op.add ? y[i] + out[size(i)] : out[size(i)];
             }
-            if (op.half == nullptr) continue;
+            if (!op.half) continue;
             half_t* half =
-                row(op.half, std::int64_t{m} * op.half_stride + first, size(op.width), "norm half");
+                row(op.half.halves, std::int64_t{m} * op.half_stride + first, size(op.width), "norm half");
             std::transform(out.begin(), out.end(), half, [this](float v) { return to_half(v); });
         }
-        for (int c = op.groups * op.width; op.half != nullptr && c < op.half_columns; ++c)
-            *row(op.half, std::int64_t{m} * op.half_stride + c, 1, "norm padding") = 0;
+        for (int c = op.groups * op.width; op.half && c < op.half_columns; ++c)
+            *row(op.half.halves, std::int64_t{m} * op.half_stride + c, 1, "norm padding") = 0;
     }
 }
 
 void TwinDevice::run(const CastOp& op) {
-    note("round", op.x, op.x_stride, op.rows, op.cols, op.y, op.y_stride, op.y_columns, op.activation);
+    note("round", op.x, op.x_stride, op.rows, op.cols, op.y.halves, op.y_stride, op.y_columns, op.activation);
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.x_stride, size(op.cols), "cast x");
-        half_t* y = row(op.y, m * op.y_stride, size(op.y_columns), "cast y");
+        half_t* y = row(op.y.halves, m * op.y_stride, size(op.y_columns), "cast y");
         std::transform(x, x + op.cols, y, [&](float v) { return to_half(through(op.activation, v)); });
         std::fill(y + op.cols, y + op.y_columns, half_t{0});
     }
 }
 
 void TwinDevice::run(const AddOp& op) {
-    note("add", op.x, op.x_stride, op.rows, op.cols, op.activation, op.base, op.base_stride, op.y,
+    note("add", op.x, op.x_stride, op.rows, op.cols, op.activation, op.base.halves, op.base_stride, op.y,
          op.y_stride);
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.x_stride, size(op.cols), "add x");
         const half_t* base =
-            op.base == nullptr ? nullptr : row(op.base, m * op.base_stride, size(op.cols), "add base");
+            !op.base ? nullptr : row(op.base.halves, m * op.base_stride, size(op.cols), "add base");
         float* y = row(op.y, m * op.y_stride, size(op.cols), "add y");
         for (int i = 0; i < op.cols; ++i)
             y[i] = (base == nullptr ? y[i] : value_of(base[i])) + through(op.activation, x[i]);
@@ -126,10 +126,10 @@ void TwinDevice::run(const AddOp& op) {
 }
 
 void TwinDevice::run(const SiluMulOp& op) {
-    note("silu_mul", op.x, op.x_stride, op.rows, op.width, op.y, op.y_stride);
+    note("silu_mul", op.x, op.x_stride, op.rows, op.width, op.y.halves, op.y_stride);
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.x_stride, 2 * size(op.width), "silu_mul x");
-        half_t* y = row(op.y, std::int64_t{m} * op.y_stride, size(op.y_stride), "silu_mul y");
+        half_t* y = row(op.y.halves, std::int64_t{m} * op.y_stride, size(op.y_stride), "silu_mul y");
         for (int i = 0; i < op.width; ++i) y[i] = to_half(x[i] / (1.0f + std::exp(-x[i])) * x[op.width + i]);
         std::fill(y + op.width, y + op.y_stride, half_t{0});
     }
@@ -179,7 +179,8 @@ void TwinDevice::run(const RopeStoreOp& op) {
 
 void TwinDevice::run(const AttentionOp& op) {
     note("attention", op.q, op.q_stride, op.first_row, op.rows, op.tiles, op.places.tiles,
-         op.places.ancestor_slots, op.places.prefix, op.layer, op.blocks, op.partial, op.y, op.y_stride);
+         op.places.ancestor_slots, op.places.prefix, op.layer, op.blocks, op.partial, op.y.halves,
+         op.y_stride);
     const AttentionHeads& s = op.shape;
     const int kv = s.kv_heads * s.head_dim, group = s.heads / s.kv_heads;
     (void)at(op.partial, size(std::int64_t{op.rows} * s.heads * op.blocks * (s.head_dim + 2)), "partial");
@@ -212,7 +213,7 @@ void TwinDevice::run(const AttentionOp& op) {
                     : *row(op.places.ancestor_slots,
                            std::int64_t{*row(op.places.ancestor_first, m, 1, "first slot")} + p - prefix, 1,
                            "ancestor_slots");
-        half_t* y = row(op.y, std::int64_t{m} * op.y_stride, size(op.y_stride), "attention y");
+        half_t* y = row(op.y.halves, std::int64_t{m} * op.y_stride, size(op.y_stride), "attention y");
         const half_t* keys = at(cache.keys(op.layer), size(cache.plane), "keys");
         const half_t* values = at(cache.values(op.layer), size(cache.plane), "values");
         for (const std::int64_t slot : slots)

@@ -3,7 +3,8 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/sampling.h"
+#include "kernels/cpu/row_ops.h"
+#include "kernels/host_rows.h"
 #include "tests/support/twin_checks.h"
 #include "tests/support/twin_device.h"
 
@@ -98,7 +99,7 @@ void TwinDevice::run(const SampleWithoutReplacementOp& op) {
          op.tokens);
     if (op.support > max_sample_columns || op.k > max_topk || op.k < 1)
         reject("sample_without_replacement", "shape");
-    static const std::unique_ptr<Exec> exec = make_cpu_exec(1);
+    static const std::unique_ptr<ThreadPool> pool = make_thread_pool(1);
     (void)row(op.min_logit, 0, size(op.rows), "draft scratch");
     (void)row(op.last_tied_id, 0, size(op.rows), "draft scratch");
     for (int m = 0; m < op.rows; ++m) {
@@ -108,7 +109,7 @@ void TwinDevice::run(const SampleWithoutReplacementOp& op) {
         float* logits = row(op.logits, m * op.stride, size(support), "draft logits");
         const DraftProbs q{{logits, size(support)}};
         DraftSampleScratch scratch;
-        make_distribution(*exec, op.temperature, op.top_k, op.top_p, scratch, q);
+        make_distribution(*pool, op.temperature, op.top_k, op.top_p, scratch, q);
         const double* uniforms = row(op.uniforms, std::int64_t{m} * op.k, size(op.k), "draft uniforms");
         std::int32_t* ids = row(op.ids, std::int64_t{m} * op.k, size(op.k), "draft ids");
         float* logprobs = row(op.logprobs, std::int64_t{m} * op.k, size(op.k), "draft logprobs");

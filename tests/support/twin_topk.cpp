@@ -65,8 +65,8 @@ void TwinDevice::run(const TopKOp& op) {
 }
 
 void TwinDevice::run(const MatmulTopKOp& op) {
-    note("head", op.weights.data, op.weights.n, op.x, op.rows, op.support, op.k, op.bias, op.ids, op.values,
-         op.logsumexp, op.scratch);
+    note("head", op.weights.data, op.weights.n, op.x.halves, op.rows, op.support, op.k, op.bias, op.ids,
+         op.values, op.logsumexp, op.scratch);
     if (op.k < 1 || op.k > max_topk || op.support < 1 || op.support > op.weights.n)
         reject("matmul_topk", "k or support");
     (void)inside(op.scratch, matmul_topk_scratch_bytes(op.rows, op.support, op.k), "head scratch");
@@ -76,7 +76,8 @@ void TwinDevice::run(const MatmulTopKOp& op) {
     std::vector<float> logits(size(op.support));
     std::vector<int> order(size(op.support));
     for (int m = 0; m < op.rows; ++m) {
-        const half_t* from = row(op.x, static_cast<std::int64_t>(size(m) * stride), stride, "matmul_topk x");
+        const half_t* from =
+            row(op.x.halves, static_cast<std::int64_t>(size(m) * stride), stride, "matmul_topk x");
         for (std::size_t k = 0; k < stride; ++k) x[k] = static_cast<double>(value_of(from[k]));
         for (int first = 0; first < op.support; first += dots_together) {
             std::array<const half_t*, dots_together> weights;
@@ -121,7 +122,7 @@ void TwinDevice::run(const TopKSetOp& op) {
 }
 
 void TwinDevice::run(const MatmulTopKSetOp& op) {
-    note("router", op.weights.data, op.weights.n, op.x, op.rows, op.k, op.ids, op.scratch);
+    note("router", op.weights.data, op.weights.n, op.x.halves, op.rows, op.k, op.ids, op.scratch);
     const int n = op.weights.n;
     if (!can_route(n, op.k)) reject("matmul_topk_set", "shape");
     auto* scratch = static_cast<std::byte*>(op.scratch);
@@ -133,22 +134,6 @@ void TwinDevice::run(const MatmulTopKSetOp& op) {
                      .y_stride = n};
     matmul(product);
     topk_set({product.y, n, op.rows, n, op.k, op.ids});
-}
-
-void TwinDevice::run(const BucketTopMOp& op) {
-    note("striped", op.scores, op.stride, op.rows, op.columns, op.buckets, op.m, op.ids);
-    for (int m = 0; m < op.rows; ++m) {
-        const float* scores = row(op.scores, m * op.stride, size(op.columns), "scores");
-        for (int b = 0; b < op.buckets; ++b) {
-            std::vector<int> mine;
-            for (int c = b; c < op.columns; c += op.buckets) mine.push_back(c);
-            std::sort(mine.begin(), mine.end(),
-                      [&](int x, int y) { return better(scores[x], x, scores[y], y); });
-            std::int32_t* ids =
-                row(op.ids, (std::int64_t{m} * op.buckets + b) * op.m, size(op.m), "bucket ids");
-            for (int i = 0; i < op.m; ++i) ids[i] = i < static_cast<int>(mine.size()) ? mine[size(i)] : -1;
-        }
-    }
 }
 
 }  // namespace draftscope::testing

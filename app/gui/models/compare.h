@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "capture/capture.h"
-#include "profiler/stats/compare.h"
+#include "stats/compare.h"
 
 /// Model of the Compare panel: the runs to choose from, and the ratios of two runs. Ratios and intervals
 /// share one logarithmic scale.
 namespace draftscope {
 
-/// A run that can be compared.
 struct CompareRun {
     std::string source;  ///< Snapshot::source
     RowId run_id = 0;

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/stats/latency.h"
+#include "stats/run_statistics.h"
 
 /// Model of the Latency panel: how long a reader waits for tokens. It also has speed and acceptance by the
 /// length of the context and by the position in the text.

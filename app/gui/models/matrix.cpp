@@ -11,8 +11,8 @@
 #include "base/format_count.h"
 #include "capture/conversations.h"
 #include "capture/run_setting.h"
-#include "profiler/stats/bench_table.h"
-#include "profiler/stats/head_costs.h"
+#include "stats/bench_table.h"
+#include "stats/head_costs.h"
 
 namespace draftscope {
 namespace {
@@ -28,13 +28,9 @@ struct MatrixRun {
 /// Returns the method of a run. Absent for a replayed setting, and for the decoding that measures the noise
 /// floor.
 std::optional<MatrixRun> describe_matrix_run(const RunRow& run) {
-    SweepSetting setting;
-    setting.drafter = run.drafter;
-    setting.head = run.head;
-    setting.tree = run.tree;
     MatrixRun out;
     out.run = &run;
-    out.method = run.drafter == plain_drafter ? run.drafter : setting_name(setting);
+    out.method = run.drafter == plain_drafter ? run.drafter : setting_name({run.drafter, run.head, run.tree});
     const auto config = nlohmann::json::parse(run.config_json, nullptr, false);
     // The sweep has the figures of a swept setting.
     if (config.is_object() && config.contains(replayed_recording_key)) return std::nullopt;
@@ -207,10 +203,10 @@ MatrixModel build_matrix(const Snapshot& snapshot) {
     return MatrixBuilder(snapshot).build();
 }
 
-MatrixModel build_sweep_matrix(const SweepData& data, std::span<const std::string> categories,
+MatrixModel build_sweep_matrix(SweepSettings settings, std::span<const std::string> categories,
                                std::optional<std::size_t> usual) {
     MatrixModel model;
-    if (data.rows.empty()) {
+    if (settings.empty()) {
         model.empty_text = "Compares settings by task: sweep some in the Sweep panel.";
         return model;
     }
@@ -222,11 +218,11 @@ MatrixModel build_sweep_matrix(const SweepData& data, std::span<const std::strin
         task_of.push_back(static_cast<int>(found - model.columns.begin()));
         if (found == model.columns.end()) model.columns.push_back(task);
     }
-    std::vector<std::size_t> rows = sweep_front(data, data.setting(0).batch);
+    std::vector<std::size_t> rows = sweep_front(settings, settings[0].batch);
     if (usual && std::ranges::find(rows, *usual) == rows.end()) rows.push_back(*usual);
     const int columns = static_cast<int>(model.columns.size());
     for (const std::size_t r : rows) {
-        const SweepSetting& setting = data.setting(r);
+        const SweepSetting& setting = settings[r];
         MatrixRow row;
         row.help = setting_name(setting);
         row.name = (usual == r ? "default: " : "") + shorten_paths(row.help);
@@ -241,7 +237,7 @@ MatrixModel build_sweep_matrix(const SweepData& data, std::span<const std::strin
         }
         model.rows.push_back(std::move(row));
     }
-    const SweepSetting& first = data.setting(0);
+    const SweepSetting& first = settings[0];
     model.note = fmt::format("predicted by replay, the front at batch {}{}; {}", first.batch,
                              usual ? " and the default" : "", interval_text(first.units.size()));
     if (!first.cost_error) model.note += "; they leave the profile's error out";

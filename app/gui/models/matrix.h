@@ -44,7 +44,7 @@ struct MatrixModel {
 MatrixModel build_matrix(const Snapshot& snapshot);
 /// Builds the matrix of a sweep's predictions: the Pareto front of the smallest batch and the default.
 /// `categories` are those of the conversations.
-MatrixModel build_sweep_matrix(const SweepData& data, std::span<const std::string> categories,
+MatrixModel build_sweep_matrix(SweepSettings settings, std::span<const std::string> categories,
                                std::optional<std::size_t> usual);
 
 /// Columns of the mean over the shown tasks, and of a paper's printed mean over its own.

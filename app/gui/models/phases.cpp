@@ -9,7 +9,7 @@
 
 #include "base/format_count.h"
 #include "base/phase_names.h"
-#include "capture/machine_facts.h"
+#include "capture/run_setting.h"
 
 namespace draftscope {
 namespace {
@@ -252,15 +252,6 @@ PhasesModel PhasesBuilder::build(const Snapshot& whole, RowId run_id, const std:
         if (stats.share > 0 && model.total_step_ms == 0)
             model.total_step_ms = milliseconds(stats.exposed_ns) / stats.share;
     }
-    for (const GpuCounterStats& counter : gpu_counter_stats(snapshot, run_id))
-        for (PhaseTableRow& row : model.rows) {
-            if (row.phase_id != counter.phase_id || !counter.name.starts_with("dram__bytes_")) continue;
-            row.dram_mb = row.dram_mb.value_or(0) + 1e-6 * counter.per_step();
-            double bytes = 0;
-            for (const PhaseSample& sample : samples.phase_samples(row.phase_id))
-                bytes += static_cast<double>(sample.bytes);
-            if (row.count > 0) row.needed_mb = 1e-6 * bytes / static_cast<double>(row.count);
-        }
     if (model.counted_steps > 0)
         model.shares_text = fmt::format("; drafting {:.0f} % (head {:.0f} %)", 100 * model.draft_share,
                                         100 * model.head_share);

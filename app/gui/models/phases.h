@@ -43,8 +43,7 @@ struct PhaseTableRow {
     std::optional<double> p90_us, p99_us;  ///< absent with too few samples
     double share = 0;
     std::optional<double> gb_per_s;
-    std::optional<double> dram_mb, needed_mb;  ///< per step: by GPU counters, by the op's data (T3)
-    std::optional<double> of_probe;            ///< fraction of the bandwidth measured by `doctor`
+    std::optional<double> of_probe;  ///< fraction of the bandwidth measured by `doctor`
 };
 
 /// Drafting's share of the step time, by prompt category.

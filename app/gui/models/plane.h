@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -8,11 +9,83 @@
 #include <vector>
 
 #include "app/gui/models/cached_model.h"
-#include "profiler/stats/head_costs.h"
+#include "capture/capture.h"
+#include "stats/head_costs.h"
 
 /// Model of the Acceptance-cost plane: each head as a point (nu, rho_tau) over lines of equal speed-up
 /// (SlimSpec, section 3.2).
 namespace draftscope {
+
+struct LabelBox {
+    float left = 0, top = 0, right = 0, bottom = 0;
+
+    bool overlaps(const LabelBox& other) const {
+        return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
+    }
+    bool inside(const LabelBox& frame) const {
+        return left >= frame.left && top >= frame.top && right <= frame.right && bottom <= frame.bottom;
+    }
+};
+
+/// Keeps the occupied boxes inside a frame.
+class LabelPlacer {
+  public:
+    explicit LabelPlacer(LabelBox frame) : frame_(frame) {}
+
+    void take(LabelBox box) { taken_.push_back(box); }
+    /// Occupies and returns the first candidate that is free and inside the frame, if any.
+    std::optional<LabelBox> place(const std::vector<LabelBox>& candidates) {
+        for (const LabelBox& box : candidates)
+            if (box.inside(frame_) && is_free(box)) {
+                take(box);
+                return box;
+            }
+        return std::nullopt;
+    }
+
+    /// Like place(), but falls back to the first candidate inside the frame.
+    std::optional<LabelBox> place_always(const std::vector<LabelBox>& candidates) {
+        if (const auto box = place(candidates)) return box;
+        for (const LabelBox& box : candidates)
+            if (box.inside(frame_)) {
+                take(box);
+                return box;
+            }
+        return std::nullopt;
+    }
+
+  private:
+    bool is_free(const LabelBox& box) const {
+        for (const LabelBox& other : taken_)
+            if (box.overlaps(other)) return false;
+        return true;
+    }
+
+    LabelBox frame_;
+    std::vector<LabelBox> taken_;
+};
+
+/// Returns candidate boxes around a mark of radius `gap`: upper right first, then the other corners and
+/// sides.
+std::vector<LabelBox> boxes_around(float x, float y, float gap, float width, float height);
+
+/// Bounds of alpha, the sum of min(p, q) over all tokens (SlimSpec, arXiv 2605.10453, section 4.2). It is a
+/// mean over the root and the accepted nodes that have drafts. A node's drafts give a part of its sum; what
+/// the distributions have left of 1 bounds the rest.
+struct AlphaBounds {
+    double low = 0, high = 0;
+    std::int64_t positions = 0;
+    int drafts = 0;      ///< depth of the deepest tree
+    bool chains = true;  ///< every tree is a chain
+};
+/// Returns the bounds for the run's driving head. Absent without recorded trees, for trees that stay in their
+/// file, and at temperatures other than 0 and 1: there the draft's and the target's differ.
+std::optional<AlphaBounds> recorded_alpha(const Snapshot& snapshot, const RunRow& run);
+
+/// Returns "alpha 0.71 to 0.74 ...; eq. 1: 3.2 to 3.4 tokens ...". `tau` and `speedup`, over plain decoding,
+/// are the run's; both are 0 if unknown. For chains they give the speed-up of eq. 2, whose costs are the
+/// run's (DynaSpec, arXiv 2510.13847).
+std::string alpha_text(const AlphaBounds& alpha, double tau, double speedup);
 
 /// Range of the axes.
 struct PlaneWindow {

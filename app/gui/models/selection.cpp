@@ -10,7 +10,7 @@
 #include "base/format_count.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
-#include "profiler/stats/speedup.h"
+#include "stats/speedup.h"
 
 namespace draftscope {
 namespace {

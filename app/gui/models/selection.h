@@ -18,7 +18,6 @@ RowId newest_run(const Snapshot& snapshot);
 
 /// Returns the selected run's round in flight as a capture of one step; null = none.
 const Snapshot* round_in_flight(const Snapshot& snapshot, const UiState& ui);
-/// Returns true if the round in flight is selected.
 inline bool in_flight_selected(const Snapshot& snapshot, const UiState& ui) {
     return ui.in_flight && round_in_flight(snapshot, ui) != nullptr;
 }

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "app/gui/models/selection.h"
 #include "base/format_count.h"
+#include "base/parse.h"
 
 namespace draftscope {
 namespace {
@@ -14,11 +14,8 @@ namespace {
 constexpr int largest_count = 1024;
 
 std::optional<int> parse_count(std::string_view text) {
-    int value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > largest_count)
-        return std::nullopt;
-    return value;
+    const auto value = parse_number<int>(text);
+    return value && *value >= 1 && *value <= largest_count ? value : std::nullopt;
 }
 
 }  // namespace

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <set>
 
+#include "base/parse.h"
 #include "capture/head_traits.h"
 
 namespace draftscope {
@@ -56,12 +56,12 @@ std::string rest_of(const SweepSetting& setting, std::string_view parameter) {
 }
 
 /// Returns the rows of a batch that have a value of the parameter and pass the filter.
-std::vector<std::pair<double, std::size_t>> matching_rows(const SweepData& data, std::string_view parameter,
+std::vector<std::pair<double, std::size_t>> matching_rows(SweepSettings settings, std::string_view parameter,
                                                           const SweepFilter& filter) {
     std::vector<std::pair<double, std::size_t>> out;
-    const std::string wanted = filter.like ? rest_of(data.setting(*filter.like), parameter) : "";
-    for (std::size_t r = 0; r < data.rows.size(); ++r) {
-        const SweepSetting& setting = data.setting(r);
+    const std::string wanted = filter.like ? rest_of(settings[*filter.like], parameter) : "";
+    for (std::size_t r = 0; r < settings.size(); ++r) {
+        const SweepSetting& setting = settings[r];
         const auto value = parameter_value(setting, parameter);
         if (setting.batch != filter.batch || !value) continue;
         if (filter.like && rest_of(setting, parameter) != wanted) continue;
@@ -70,33 +70,44 @@ std::vector<std::pair<double, std::size_t>> matching_rows(const SweepData& data,
     return out;
 }
 
-std::string pair_name(const std::string& drafter, const std::string& head) {
-    return shorten_paths(head.empty() ? drafter : drafter + " x " + head);
-}
-
-double speed_of(const SweepData& data, std::size_t row) {
-    return data.rows[row].tokens_per_second.value;
+double speed_of(SweepSettings settings, std::size_t row) {
+    return settings[row].figures.tokens_per_second.value;
 }
 
 }  // namespace
 
-std::optional<double> parse_number(std::string_view text) {
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return value;
+void ValueRange::add(double value) {
+    low = any ? std::min(low, value) : value;
+    high = any ? std::max(high, value) : value;
+    any = true;
 }
 
-std::vector<std::size_t> rows_of_batch(const SweepData& data, int batch) {
+void ValueRange::add(const Estimate& estimate) {
+    add(estimate.value);
+    if (estimate.interval) add(estimate.interval->low);
+    if (estimate.interval) add(estimate.interval->high);
+}
+
+void ValueRange::widen(double share) {
+    const double margin = share * std::max(high - low, 0.02 * std::max(std::abs(high), 1e-6));
+    low -= margin;
+    high += margin;
+}
+
+double ValueRange::at(double value) const {
+    return high > low ? std::clamp((value - low) / (high - low), 0.0, 1.0) : 0;
+}
+
+std::vector<std::size_t> rows_of_batch(SweepSettings settings, int batch) {
     std::vector<std::size_t> rows;
-    for (std::size_t r = 0; r < data.rows.size(); ++r)
-        if (data.setting(r).batch == batch) rows.push_back(r);
+    for (std::size_t r = 0; r < settings.size(); ++r)
+        if (settings[r].batch == batch) rows.push_back(r);
     return rows;
 }
 
-std::vector<int> sweep_batches(const SweepData& data) {
+std::vector<int> sweep_batches(SweepSettings settings) {
     std::set<int> batches;
-    for (std::size_t r = 0; r < data.rows.size(); ++r) batches.insert(data.setting(r).batch);
+    for (std::size_t r = 0; r < settings.size(); ++r) batches.insert(settings[r].batch);
     return {batches.begin(), batches.end()};
 }
 
@@ -106,68 +117,70 @@ std::optional<double> parameter_value(const SweepSetting& setting, std::string_v
     if (name == nodes_name) return setting.shape.nodes;
     std::optional<double> found;
     for_each_parameter(setting.head, [&](std::string_view key, std::string_view value) {
-        if (key == name) found = parse_number(value);
+        if (key == name) found = parse_number<double>(value);
     });
     return found;
 }
 
-std::vector<SweepParameter> sweep_parameters(const SweepData& data, int batch) {
+std::vector<SweepParameter> sweep_parameters(SweepSettings settings, int batch) {
     std::set<std::string> names;
-    for (std::size_t r = 0; r < data.rows.size(); ++r)
-        for_each_parameter(data.setting(r).head, [&](std::string_view key, std::string_view value) {
-            if (parse_number(value)) names.emplace(key);
+    for (std::size_t r = 0; r < settings.size(); ++r)
+        for_each_parameter(settings[r].head, [&](std::string_view key, std::string_view value) {
+            if (parse_number<double>(value)) names.emplace(key);
         });
     std::vector<std::string> ordered(names.begin(), names.end());
     for (const std::string_view name : {levels_name, nodes_name, topk_name}) ordered.emplace_back(name);
     std::vector<SweepParameter> out;
     for (const std::string& name : ordered) {
         std::set<double> values;
-        for (const auto& [value, row] : matching_rows(data, name, {batch, std::nullopt}))
+        for (const auto& [value, row] : matching_rows(settings, name, {batch, std::nullopt}))
             values.insert(value);
         if (values.size() > 1) out.push_back({name, {values.begin(), values.end()}});
     }
     return out;
 }
 
-std::vector<SweepCurve> sweep_curves(const SweepData& data, std::string_view parameter,
+std::vector<SweepCurve> sweep_curves(SweepSettings settings, std::string_view parameter,
                                      const SweepFilter& filter) {
     // By drafter and head, then by value.
     std::map<std::pair<std::string, std::string>, std::map<double, std::size_t>> best;
-    for (const auto& [value, row] : matching_rows(data, parameter, filter)) {
-        const SweepSetting& setting = data.setting(row);
+    for (const auto& [value, row] : matching_rows(settings, parameter, filter)) {
+        const SweepSetting& setting = settings[row];
         const bool every_size = is_of_tree(parameter) && !filter.one_per_head;
         const std::string head(every_size ? std::string_view(setting.head) : head_id(setting.head));
         const auto [at, is_new] = best[{setting.drafter, head}].emplace(value, row);
-        if (!is_new && speed_of(data, row) > speed_of(data, at->second)) at->second = row;
+        if (!is_new && speed_of(settings, row) > speed_of(settings, at->second)) at->second = row;
     }
     std::vector<SweepCurve> curves;
     for (const auto& [pair, points] : best)
-        curves.push_back({pair_name(pair.first, pair.second),
-                          data.setting(points.begin()->second).head,
+        curves.push_back({shorten_paths(pair_text(pair.first, pair.second)),
+                          settings[points.begin()->second].head,
                           {points.begin(), points.end()}});
     const auto fastest = [&](const SweepCurve& curve) {
         double speed = 0;
-        for (const auto& [value, row] : curve.points) speed = std::max(speed, speed_of(data, row));
+        for (const auto& [value, row] : curve.points) speed = std::max(speed, speed_of(settings, row));
         return speed;
     };
     std::ranges::stable_sort(curves, std::greater(), fastest);
     return curves;
 }
 
-std::vector<SweepOracleLine> sweep_oracle_lines(const SweepData& data, std::span<const SweepCurve> curves,
-                                                bool speed) {
+std::vector<SweepOracleLine> sweep_oracle_lines(SweepSettings settings, std::span<const OracleLine> oracles,
+                                                std::span<const SweepCurve> curves, bool speed) {
     std::map<std::string, SweepOracleLine> best;  // by drafter
     for (const SweepCurve& curve : curves) {
-        const SweepSetting& setting = data.setting(curve.points.front().second);
-        for (const SweepOracle& one : data.oracles) {
-            const double value = speed ? one.speedup : one.tau;
-            if (one.drafter != setting.drafter || one.batch != setting.batch) continue;
-            SweepOracleLine& line = best[one.drafter];
-            if (value > line.value) line = {"oracle of " + pair_name(one.drafter, one.head), one.head, value};
+        const SweepSetting& setting = settings[curve.points.front().second];
+        for (const OracleLine& one : oracles) {
+            const double value = speed ? one.speedup() : one.tau();
+            if (one.drafters.size() > 1 || one.drafters[0] != setting.drafter || one.batch != setting.batch)
+                continue;
+            SweepOracleLine& line = best[setting.drafter];
+            if (value > line.value)
+                line = {"oracle of " + shorten_paths(pair_text(setting.drafter, one.head)), one.head, value};
         }
     }
     const auto figure = [&](std::size_t row) {
-        return speed ? data.rows[row].speedup.value : data.rows[row].tau.value;
+        return speed ? settings[row].figures.speedup.value : settings[row].figures.tau.value;
     };
     std::vector<SweepOracleLine> lines;
     for (auto& [drafter, line] : best) {
@@ -186,33 +199,33 @@ std::vector<SweepOracleLine> sweep_oracle_lines(const SweepData& data, std::span
     return lines;
 }
 
-SweepCurveModel build_sweep_curves(const SweepData& data, std::string_view parameter,
-                                   const SweepFilter& filter) {
+SweepCurveModel build_sweep_curves(SweepSettings settings, std::span<const OracleLine> oracles,
+                                   std::string_view parameter, const SweepFilter& filter) {
     constexpr std::size_t max_curves = 8;
     SweepCurveModel model;
-    model.curves = sweep_curves(data, parameter, filter);
+    model.curves = sweep_curves(settings, parameter, filter);
     model.left_out = model.curves.size() - std::min(model.curves.size(), max_curves);
     model.curves.resize(model.curves.size() - model.left_out);
     std::set<double> values;
     for (const SweepCurve& curve : model.curves)
         for (const auto& [value, row] : curve.points) values.insert(value);
     model.values.assign(values.begin(), values.end());
-    model.speed_oracles = sweep_oracle_lines(data, model.curves, true);
-    model.tau_oracles = sweep_oracle_lines(data, model.curves, false);
+    model.speed_oracles = sweep_oracle_lines(settings, oracles, model.curves, true);
+    model.tau_oracles = sweep_oracle_lines(settings, oracles, model.curves, false);
     return model;
 }
 
-SweepHeatMap sweep_heat_map(const SweepData& data, std::string_view x, std::string_view y, int batch) {
+SweepHeatMap sweep_heat_map(SweepSettings settings, std::string_view x, std::string_view y, int batch) {
     SweepHeatMap map;
     std::map<std::pair<double, double>, std::size_t> best;  // by y and x
     std::set<double> xs, ys;
-    for (const auto& [value, row] : matching_rows(data, x, {batch, std::nullopt})) {
-        const auto other = parameter_value(data.setting(row), y);
+    for (const auto& [value, row] : matching_rows(settings, x, {batch, std::nullopt})) {
+        const auto other = parameter_value(settings[row], y);
         if (!other) continue;
         xs.insert(value);
         ys.insert(*other);
         const auto [at, is_new] = best.emplace(std::pair(*other, value), row);
-        if (!is_new && speed_of(data, row) > speed_of(data, at->second)) at->second = row;
+        if (!is_new && speed_of(settings, row) > speed_of(settings, at->second)) at->second = row;
     }
     map.xs.assign(xs.begin(), xs.end());
     map.ys.assign(ys.begin(), ys.end());
@@ -221,24 +234,23 @@ SweepHeatMap sweep_heat_map(const SweepData& data, std::string_view x, std::stri
             const auto found = best.find({at_y, at_x});
             map.rows.push_back(found == best.end() ? std::nullopt : std::optional(found->second));
             if (found == best.end()) continue;
-            const double speedup = data.rows[found->second].speedup.value;
+            const double speedup = settings[found->second].figures.speedup.value;
             map.low = map.high == 0 ? speedup : std::min(map.low, speedup);
             map.high = std::max(map.high, speedup);
         }
     return map;
 }
 
-std::vector<std::size_t> sweep_front(const SweepData& data, int batch) {
+std::vector<std::size_t> sweep_front(SweepSettings settings, int batch) {
     std::vector<std::size_t> front;
-    for (std::size_t r = 0; r < data.rows.size(); ++r)
-        if (data.rows[r].on_front && data.setting(r).batch == batch) front.push_back(r);
-    std::ranges::stable_sort(front, {}, [&](std::size_t r) { return data.setting(r).round_ms; });
+    for (std::size_t r = 0; r < settings.size(); ++r)
+        if (settings[r].figures.on_front && settings[r].batch == batch) front.push_back(r);
+    std::ranges::stable_sort(front, {}, [&](std::size_t r) { return settings[r].round_ms; });
     return front;
 }
 
-std::vector<std::pair<std::string, std::string>> describe_setting(const SweepData& data, std::size_t row) {
-    const SweepRow& figures = data.rows[row];
-    const SweepSetting& setting = data.setting(row);
+std::vector<std::pair<std::string, std::string>> describe_setting(const SweepSetting& setting) {
+    const SettingFigures& figures = setting.figures;
     std::vector<std::pair<std::string, std::string>> out = {
         {"tau", estimate_text(figures.tau, 3)},
         {"tokens/s", estimate_text(figures.tokens_per_second, 1)},

@@ -7,27 +7,30 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/stats/sweep_table.h"
+#include "stats/sweep_table.h"
 
-/// Model of the Sweep panel: settings against their parameters, and the Pareto front. Rows are named by their
-/// place in the list of rows.
+/// Model of the Sweep panel: settings against their parameters, and the Pareto front. A row is a setting's
+/// place in the list of settings.
 namespace draftscope {
 
-/// The settings of a sweep with their figures.
-struct SweepData {
-    std::span<const SweepSetting> settings;
-    std::span<const SweepRow> rows;
-    std::span<const SweepOracle> oracles = {};
-    const SweepSetting& setting(std::size_t row) const { return settings[rows[row].setting]; }
+/// The ranked settings of a sweep.
+using SweepSettings = std::span<const SweepSetting>;
+
+/// The range of an axis, which holds the added values.
+struct ValueRange {
+    double low = 0, high = 0;
+    bool any = false;
+    void add(double value);
+    void add(const Estimate& estimate);
+    void widen(double share);
+    /// Returns a value's position, clamped to 0..1.
+    double at(double value) const;
 };
 
-/// Parses a number; absent if the text is anything else.
-std::optional<double> parse_number(std::string_view text);
-
 /// Returns the rows of a batch.
-std::vector<std::size_t> rows_of_batch(const SweepData& data, int batch);
+std::vector<std::size_t> rows_of_batch(SweepSettings settings, int batch);
 /// Returns the batch sizes, ascending.
-std::vector<int> sweep_batches(const SweepData& data);
+std::vector<int> sweep_batches(SweepSettings settings);
 
 /// A parameter: of head specs ("v", "rank"), or of the tree ("levels", "top-k", "nodes").
 struct SweepParameter {
@@ -37,7 +40,7 @@ struct SweepParameter {
 /// Returns a setting's value of a parameter; absent if its spec does not name it.
 std::optional<double> parameter_value(const SweepSetting& setting, std::string_view name);
 /// Returns the parameters with at least two values, those of heads first.
-std::vector<SweepParameter> sweep_parameters(const SweepData& data, int batch);
+std::vector<SweepParameter> sweep_parameters(SweepSettings settings, int batch);
 
 /// Which settings a plot takes.
 struct SweepFilter {
@@ -54,7 +57,7 @@ struct SweepCurve {
 };
 /// Returns the curves against a parameter, fastest first. A head's own parameter joins the head's sizes in
 /// one curve.
-std::vector<SweepCurve> sweep_curves(const SweepData& data, std::string_view parameter,
+std::vector<SweepCurve> sweep_curves(SweepSettings settings, std::string_view parameter,
                                      const SweepFilter& filter);
 
 /// An oracle's value in one figure, a horizontal line above curves.
@@ -66,8 +69,8 @@ struct SweepOracleLine {
 };
 /// Returns the highest oracle of each drafter of the curves, by speed-up or by tau. Oracles are of chains, so
 /// a tree may accept more.
-std::vector<SweepOracleLine> sweep_oracle_lines(const SweepData& data, std::span<const SweepCurve> curves,
-                                                bool speed);
+std::vector<SweepOracleLine> sweep_oracle_lines(SweepSettings settings, std::span<const OracleLine> oracles,
+                                                std::span<const SweepCurve> curves, bool speed);
 
 /// What plots of a batch show.
 struct SweepBatchModel {
@@ -82,8 +85,8 @@ struct SweepCurveModel {
     std::vector<double> values;      ///< of the parameter in the curves, ascending
     std::vector<SweepOracleLine> speed_oracles, tau_oracles;
 };
-SweepCurveModel build_sweep_curves(const SweepData& data, std::string_view parameter,
-                                   const SweepFilter& filter);
+SweepCurveModel build_sweep_curves(SweepSettings settings, std::span<const OracleLine> oracles,
+                                   std::string_view parameter, const SweepFilter& filter);
 
 /// The fastest setting for each pair of values.
 struct SweepHeatMap {
@@ -91,12 +94,12 @@ struct SweepHeatMap {
     std::vector<std::optional<std::size_t>> rows;  ///< [ys, xs]
     double low = 0, high = 0;                      ///< speed-ups of the rows
 };
-SweepHeatMap sweep_heat_map(const SweepData& data, std::string_view x, std::string_view y, int batch);
+SweepHeatMap sweep_heat_map(SweepSettings settings, std::string_view x, std::string_view y, int batch);
 
 /// Returns the rows of the Pareto front from the shortest round to the longest.
-std::vector<std::size_t> sweep_front(const SweepData& data, int batch);
+std::vector<std::size_t> sweep_front(SweepSettings settings, int batch);
 
-/// Returns labels and figures of a row: tau, speed, time of a round, and what limits the prediction.
-std::vector<std::pair<std::string, std::string>> describe_setting(const SweepData& data, std::size_t row);
+/// Returns labels and figures of a setting: tau, speed, time of a round, and what limits the prediction.
+std::vector<std::pair<std::string, std::string>> describe_setting(const SweepSetting& setting);
 
 }  // namespace draftscope

@@ -14,7 +14,7 @@ namespace draftscope {
 namespace {
 
 /// Draws the speed-up as a dot with its interval, over the line of plain decoding.
-void draw_speedup_cell(const Style& style, const AdviceScale& scale, const Estimate& speedup, bool advised) {
+void draw_speedup_cell(const Style& style, const ValueRange& scale, const Estimate& speedup, bool advised) {
     ImGui::TableNextColumn();
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
@@ -31,31 +31,30 @@ void draw_speedup_cell(const Style& style, const AdviceScale& scale, const Estim
                                     estimate_text(speedup, 3)));
 }
 
-void draw_evidence(const Style& style, const SweepView& view) {
-    const SweepData data{view.settings, view.rows};
+void draw_evidence(const Style& style, const SweepReport& view) {
     const std::vector<AdviceLine> lines =
-        advice_lines(data, view.advice.chosen, view.advice.runner_up, view.usual);
+        advice_lines(view.settings, view.advice.choice.chosen, view.advice.choice.runner_up, view.usual);
     constexpr ImGuiTableFlags flags =
         ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody | ImGuiTableFlags_PadOuterX;
     if (lines.empty() || !ImGui::BeginTable("evidence", 5, flags)) return;
-    const AdviceScale scale = advice_scale(data, lines);
+    const ValueRange scale = advice_scale(view.settings, lines);
     ImGui::TableSetupColumn("setting", ImGuiTableColumnFlags_WidthStretch, 3);
     for (const char* name : {"tau", "round ms", "x AR"})
         ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthFixed);
     ImGui::TableSetupColumn("interval", ImGuiTableColumnFlags_WidthStretch, 2);
     ImGui::TableHeadersRow();
     for (const AdviceLine& line : lines) {
-        const SweepRow& row = data.rows[line.row];
-        const bool advised = row.setting == view.advice.chosen;
+        const SweepSetting& setting = view.settings[line.row];
+        const bool advised = line.row == view.advice.choice.chosen;
         ImGui::TableNextRow();
         ImGui::TableNextColumn();
         const TextColour colour(advised ? style.colours.good : style.colours.text);
         draw_cut_text(line.role);
-        draw_wrapped(style.colours.text_dim, short_name(data.setting(line.row)));
-        draw_cell_right(fmt::format("{:.2f}", row.tau.value));
-        draw_cell_right(fmt::format("{:.2f}", data.setting(line.row).round_ms));
-        draw_cell_right(fmt::format("{:.2f}", row.speedup.value));
-        draw_speedup_cell(style, scale, row.speedup, advised);
+        draw_wrapped(style.colours.text_dim, short_name(setting));
+        draw_cell_right(fmt::format("{:.2f}", setting.figures.tau.value));
+        draw_cell_right(fmt::format("{:.2f}", setting.round_ms));
+        draw_cell_right(fmt::format("{:.2f}", setting.figures.speedup.value));
+        draw_speedup_cell(style, scale, setting.figures.speedup, advised);
     }
     ImGui::EndTable();
 }
@@ -76,10 +75,10 @@ void draw_command(const Style& style, const std::string& line, int id) {
 constexpr std::size_t max_tried = 8;
 
 /// Draws the buttons that run the setting which the advice speaks of.
-void draw_buttons(PanelContext& c, const SweepView& view) {
-    if (!view.advice.chosen) return;
+void draw_buttons(PanelContext& c, const SweepReport& view) {
+    if (!view.advice.choice.chosen) return;
     RunConfig advised = c.config;
-    use_setting(advised, view, view.settings[*view.advice.chosen]);
+    use_setting(advised, view, view.settings[*view.advice.choice.chosen]);
     const std::size_t tried = std::min(view.conversations, max_tried);
     if (icon_button(c.style, Icon::play, "Try it##advice", c.status.state == JobState::idle, true)) {
         RunConfig run = advised;
@@ -120,7 +119,7 @@ void draw_changes(const Style& style, const std::vector<std::string>& changes) {
 }  // namespace
 
 void draw_advisor(PanelContext& c) {
-    const std::shared_ptr<const SweepView> view = choose_sweep(c);
+    const std::shared_ptr<const SweepReport> view = choose_sweep(c);
     draw_sweep_form(c, true);
     if (view == nullptr || view->advice.summary.empty())
         return draw_empty_text(

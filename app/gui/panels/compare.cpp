@@ -8,7 +8,7 @@
 
 #include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
-#include "profiler/stats/compare_text.h"
+#include "stats/compare.h"
 
 namespace draftscope {
 namespace {

@@ -13,7 +13,7 @@ namespace {
 
 struct MatrixState {
     RebuildThrottle rebuild;
-    std::shared_ptr<const SweepView> shown;
+    std::shared_ptr<const SweepReport> shown;
     MatrixModel measured, predicted;
     bool prefers_sweep = false;
     MatrixFigure figure = MatrixFigure::tau;
@@ -118,15 +118,15 @@ void draw_table(const Style& style, MatrixState& state, const MatrixModel& model
 void draw_matrix(PanelContext& c) {
     auto& state = c.panel_state.get<MatrixState>();
     if (state.groups.empty()) state.groups = published_groups();
-    const std::shared_ptr<const SweepView> sweep = shown_sweep(c);
+    const std::shared_ptr<const SweepReport> sweep = shown_sweep(c);
     if (state.rebuild.needed(c, 0))
         state.rebuild.run(c, 0, [&] { state.replace(state.measured, build_matrix(c.snapshot)); });
     if (state.shown != sweep) {
         state.shown = sweep;
-        state.replace(state.predicted, sweep == nullptr
-                                           ? MatrixModel()
-                                           : build_sweep_matrix({sweep->settings, sweep->rows},
-                                                                sweep->categories, sweep->usual));
+        state.replace(state.predicted,
+                      sweep == nullptr
+                          ? MatrixModel()
+                          : build_sweep_matrix(sweep->settings, sweep->categories, sweep->usual));
     }
     const bool measured = state.measured.empty_text.empty();
     const bool predicted = sweep != nullptr && state.predicted.empty_text.empty();

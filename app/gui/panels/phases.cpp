@@ -7,7 +7,7 @@
 
 #include "app/gui/models/selection.h"
 #include "app/gui/models/timeline.h"
-#include "app/gui/panels/shared_phases.h"
+#include "app/gui/panels/round_phases.h"
 #include "app/gui/panels/widgets.h"
 #include "base/bisect.h"
 #include "base/format_count.h"
@@ -54,9 +54,6 @@ std::string spread_text(const PhaseTableRow& row) {
     text += row.p99_us
                 ? fmt::format(", p99 {} us", three_digits(*row.p99_us))
                 : fmt::format("; p{} needs at least {} steps", row.p90_us ? 99 : 90, row.p90_us ? 368 : 36);
-    if (row.dram_mb)
-        text += fmt::format("\nGPU memory: {} MB per step by hardware counters, {} MB by the phase's data",
-                            three_digits(*row.dram_mb), three_digits(row.needed_mb.value_or(0)));
     return text + "\nMAD: median absolute deviation x 1.4826, a robust estimate of the standard deviation";
 }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/gui/models/label_placer.h"
 #include "app/gui/panels/rebuild_throttle.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/head_traits.h"

@@ -7,7 +7,6 @@
 
 #include "app/gui/models/phases.h"
 #include "app/gui/models/timeline.h"
-#include "app/gui/panels/shared_phases.h"
 #include "app/gui/panels/widgets.h"
 #include "base/phase_names.h"
 

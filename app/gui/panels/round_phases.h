@@ -1,8 +1,29 @@
 #pragma once
 
+#include "app/gui/models/phases.h"
 #include "app/gui/panels/panel.h"
+#include "app/gui/panels/rebuild_throttle.h"
 
 namespace draftscope {
+
+/// Returns the phase table of the selected run or range, built once for all panels.
+inline const PhasesModel& shared_phases(PanelContext& context) {
+    struct Shared {
+        RebuildThrottle rebuild;
+        PhasesBuilder builder;
+        PhasesModel model;
+    };
+    Shared& shared = context.panel_state.get<Shared>();
+    auto key = static_cast<std::uint64_t>(context.ui.run_id);
+    if (const auto& range = context.ui.range)
+        key = (key * 1000003u + static_cast<std::uint64_t>(range->start_ns)) * 1000003u +
+              static_cast<std::uint64_t>(range->end_ns);
+    if (shared.rebuild.needed(context, key))
+        shared.rebuild.run(context, key, [&] {
+            shared.model = shared.builder.build(context.snapshot, context.ui.run_id, context.ui.range);
+        });
+    return shared.model;
+}
 
 /// Draws the phases of one step with their times and the run's medians. `step_index`: into `snapshot`, which
 /// is the context's or the round in flight. If `size` is too small, the shortest phases are left out.

@@ -24,7 +24,8 @@ struct SweepMark {
 };
 
 struct SweepState {
-    std::shared_ptr<const SweepView> shown;  ///< another one replaces the state, and thereby the models
+    std::shared_ptr<const SweepReport> shown;  ///< another one replaces the state, and thereby the models
+    SweepSettings settings;                    ///< of `shown`
     SweepTab tab = SweepTab::front;
     int batch = 1;
     std::string parameter, x, y;        ///< of curves and heat map
@@ -40,38 +41,34 @@ struct SweepState {
     CachedModel<SweepHeatMap, std::tuple<int, std::string, std::string>> heat_map;  ///< by batch, x and y
 };
 
-SweepData data_of(const SweepView& view) {
-    return {view.settings, view.rows, view.oracles};
-}
-
-const SweepBatchModel& batch_model(SweepState& state, const SweepData& data) {
+const SweepBatchModel& batch_model(SweepState& state) {
     return state.batch_model.get(state.batch, [&] {
-        return SweepBatchModel{rows_of_batch(data, state.batch), sweep_front(data, state.batch),
-                               sweep_parameters(data, state.batch)};
+        return SweepBatchModel{rows_of_batch(state.settings, state.batch),
+                               sweep_front(state.settings, state.batch),
+                               sweep_parameters(state.settings, state.batch)};
     });
 }
 
-const SweepCurveModel& curve_model(SweepState& state, const SweepData& data) {
+const SweepCurveModel& curve_model(SweepState& state) {
     const SweepFilter filter{state.batch, state.like_selected ? state.chosen : std::nullopt,
                              state.one_per_head};
-    return state.curve_model.get({filter.batch, state.parameter, filter.like},
-                                 [&] { return build_sweep_curves(data, state.parameter, filter); });
+    return state.curve_model.get({filter.batch, state.parameter, filter.like}, [&] {
+        return build_sweep_curves(state.settings, state.shown->oracles, state.parameter, filter);
+    });
 }
 
 /// Selects the advised setting, or the fastest, of a new sweep.
-void show_sweep(SweepState& state, const std::shared_ptr<const SweepView>& view) {
+void show_sweep(SweepState& state, const std::shared_ptr<const SweepReport>& view) {
     if (state.shown == view) return;
     const SweepTab tab = state.tab;
     state = {};
     state.shown = view;
     state.tab = tab;
-    const SweepData data = data_of(*view);
-    state.batches = sweep_batches(data);
+    state.settings = view->settings;
+    state.batches = sweep_batches(state.settings);
     state.batch = state.batches.empty() ? 1 : state.batches.front();
-    if (!view->rows.empty()) state.chosen = 0;
-    for (std::size_t r = 0; r < view->rows.size(); ++r)
-        if (view->advice.chosen == view->rows[r].setting) state.chosen = r;
-    const std::vector<SweepParameter>& parameters = batch_model(state, data).parameters;
+    state.chosen = view->advice.choice.chosen.value_or(0);
+    const std::vector<SweepParameter>& parameters = batch_model(state).parameters;
     if (!parameters.empty()) state.parameter = state.x = parameters.front().name;
     if (parameters.size() > 1) state.y = parameters[1].name;
 }
@@ -111,16 +108,16 @@ void draw_choices(const Style& style, SweepState& state) {
     ImGui::EndDisabled();
 }
 
-void show_setting_tooltip(const Style& style, const SweepData& data, std::size_t row) {
+void show_setting_tooltip(const Style& style, const SweepSetting& setting) {
     if (!ImGui::BeginItemTooltip()) return;
-    draw_in_font(style.ui_bold, setting_name(data.setting(row)));
-    for (const auto& [label, value] : describe_setting(data, row))
+    draw_in_font(style.ui_bold, setting_name(setting));
+    for (const auto& [label, value] : describe_setting(setting))
         ImGui::TextUnformatted(label.empty() ? value.c_str() : fmt::format("{} {}", label, value).c_str());
     ImGui::EndTooltip();
 }
 
 /// Makes the marks of a plot buttons. Of marks that overlap, the one drawn last is hit.
-void place_buttons(const Style& style, SweepState& state, const SweepData& data) {
+void place_buttons(const Style& style, SweepState& state) {
     const ImVec2 after = ImGui::GetCursorScreenPos();
     const float radius = 0.45f * style.em;
     for (std::size_t i = state.marks.size(); i-- > 0;) {
@@ -128,7 +125,7 @@ void place_buttons(const Style& style, SweepState& state, const SweepData& data)
         ImGui::PushID(static_cast<int>(mark.row));
         ImGui::SetCursorScreenPos({mark.at.x - radius, mark.at.y - radius});
         if (ImGui::InvisibleButton("setting", {2 * radius, 2 * radius})) state.chosen = mark.row;
-        show_setting_tooltip(style, data, mark.row);
+        show_setting_tooltip(style, state.settings[mark.row]);
         ImGui::PopID();
     }
     state.marks.clear();
@@ -155,27 +152,6 @@ void draw_interval(double x, const Estimate& estimate, std::uint32_t rgb) {
                                        ImPlot::PlotToPixels(x, estimate.interval->high), to_im(rgb, 0.6f),
                                        1.5f);
 }
-
-/// The range of an axis.
-struct SweepRange {
-    double low = 0, high = 0;
-    bool any = false;
-    void add(double value) {
-        low = any ? std::min(low, value) : value;
-        high = any ? std::max(high, value) : value;
-        any = true;
-    }
-    void add(const Estimate& estimate) {
-        add(estimate.value);
-        if (estimate.interval) add(estimate.interval->low);
-        if (estimate.interval) add(estimate.interval->high);
-    }
-    void widen(double share) {
-        const double margin = share * std::max(high - low, 0.02 * std::max(std::abs(high), 1e-6));
-        low -= margin;
-        high += margin;
-    }
-};
 
 constexpr ImPlotFlags sweep_plot_flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect |
                                          ImPlotFlags_NoMouseText | ImPlotFlags_NoLegend |
@@ -212,16 +188,16 @@ void draw_speed_lines(const Style& style, double plain_ms, double best) {
         if (std::abs(speedup - 1) > 1e-6) draw(speedup, false);
 }
 
-void draw_front(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
-    SweepRange xs, ys;
+void draw_front(const Style& style, SweepState& state, ImVec2 size) {
+    ValueRange xs, ys;
     double best = 0;
-    const auto& [rows, front, parameters] = batch_model(state, data);
+    const auto& [rows, front, parameters] = batch_model(state);
     for (const std::size_t r : rows) {
-        xs.add(data.setting(r).round_ms);
-        ys.add(data.rows[r].tau.value);
-        best = std::max(best, data.rows[r].speedup.value);
+        xs.add(state.settings[r].round_ms);
+        ys.add(state.settings[r].figures.tau.value);
+        best = std::max(best, state.settings[r].figures.speedup.value);
     }
-    for (const std::size_t r : front) ys.add(data.rows[r].tau);
+    for (const std::size_t r : front) ys.add(state.settings[r].figures.tau);
     if (rows.empty()) return draw_hint(style, "no settings of this batch");
     xs.widen(0.06);
     ys.widen(0.08);
@@ -232,10 +208,11 @@ void draw_front(const Style& style, SweepState& state, const SweepData& data, Im
     ImPlot::SetupAxisLimits(ImAxis_Y1, ys.low, ys.high, ImPlotCond_Always);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    draw_speed_lines(style, data.setting(rows.front()).plain_ms, best);
+    draw_speed_lines(style, state.settings[rows.front()].plain_ms, best);
     std::vector<ImVec2> stairs;
     for (const std::size_t r : front) {
-        const ImVec2 at = ImPlot::PlotToPixels(data.setting(r).round_ms, data.rows[r].tau.value);
+        const ImVec2 at =
+            ImPlot::PlotToPixels(state.settings[r].round_ms, state.settings[r].figures.tau.value);
         if (!stairs.empty()) stairs.push_back({at.x, stairs.back().y});
         stairs.push_back(at);
     }
@@ -243,16 +220,17 @@ void draw_front(const Style& style, SweepState& state, const SweepData& data, Im
                                            to_im(style.colours.text, 0.7f), 1.5f, 0);
     for (const bool on_front : {false, true})
         for (const std::size_t r : rows) {
-            if (data.rows[r].on_front != on_front) continue;
-            const SweepSetting& setting = data.setting(r);
+            if (state.settings[r].figures.on_front != on_front) continue;
+            const SweepSetting& setting = state.settings[r];
             const std::uint32_t rgb = head_rgb(style, setting.head);
-            if (on_front) draw_interval(setting.round_ms, data.rows[r].tau, rgb);
-            draw_setting(style, state, r, ImPlot::PlotToPixels(setting.round_ms, data.rows[r].tau.value), rgb,
+            if (on_front) draw_interval(setting.round_ms, state.settings[r].figures.tau, rgb);
+            draw_setting(style, state, r,
+                         ImPlot::PlotToPixels(setting.round_ms, state.settings[r].figures.tau.value), rgb,
                          !on_front);
         }
     ImPlot::PopPlotClipRect();
     ImPlot::EndPlot();
-    place_buttons(style, state, data);
+    place_buttons(style, state);
 }
 
 /// Draws an oracle as a dashed line across the plot, with its name above the end that curves leave free.
@@ -273,13 +251,13 @@ void draw_oracle(const Style& style, const SweepOracleLine& oracle) {
 }
 
 /// Draws one quantity of the curves.
-void draw_curve_plot(const Style& style, SweepState& state, const SweepData& data,
-                     const SweepCurveModel& model, bool speed, ImVec2 size) {
+void draw_curve_plot(const Style& style, SweepState& state, const SweepCurveModel& model, bool speed,
+                     ImVec2 size) {
     const std::vector<SweepOracleLine>& oracles = speed ? model.speed_oracles : model.tau_oracles;
     const auto figure = [&](std::size_t row) -> const Estimate& {
-        return speed ? data.rows[row].speedup : data.rows[row].tau;
+        return speed ? state.settings[row].figures.speedup : state.settings[row].figures.tau;
     };
-    SweepRange xs, ys;
+    ValueRange xs, ys;
     for (const double value : model.values) xs.add(value);
     for (const SweepOracleLine& oracle : oracles) ys.add(oracle.value);
     for (const SweepCurve& curve : model.curves)
@@ -319,14 +297,14 @@ void draw_curve_plot(const Style& style, SweepState& state, const SweepData& dat
     ImPlot::PopPlotClipRect();
     ImPlot::EndPlot();
     ImGui::PushID(speed ? "speed marks" : "tau marks");
-    place_buttons(style, state, data);
+    place_buttons(style, state);
     ImGui::PopID();
 }
 
 /// Draws the curves over SweepState::parameter, with their legend.
-void draw_parameter_curves(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
+void draw_parameter_curves(const Style& style, SweepState& state, ImVec2 size) {
     const float top = ImGui::GetCursorPosY();
-    const SweepCurveModel& model = curve_model(state, data);
+    const SweepCurveModel& model = curve_model(state);
     if (model.curves.empty()) return draw_hint(style, "the selected setting has no such parameter");
     for (const SweepCurve& curve : model.curves) {
         draw_legend_entry(style, to_im(head_rgb(style, curve.head)), curve.name.c_str());
@@ -337,12 +315,12 @@ void draw_parameter_curves(const Style& style, SweepState& state, const SweepDat
     if (model.left_out > 0) draw_hint(style, fmt::format("{} slower curves are not shown", model.left_out));
     const float room = std::max(size.y - (ImGui::GetCursorPosY() - top), 12 * style.em);
     const float height = (room - ImGui::GetStyle().ItemSpacing.y) / 2;
-    draw_curve_plot(style, state, data, model, true, {size.x, height});
-    draw_curve_plot(style, state, data, model, false, {size.x, height});
+    draw_curve_plot(style, state, model, true, {size.x, height});
+    draw_curve_plot(style, state, model, false, {size.x, height});
 }
 
-void draw_curves(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
-    const std::vector<SweepParameter>& parameters = batch_model(state, data).parameters;
+void draw_curves(const Style& style, SweepState& state, ImVec2 size) {
+    const std::vector<SweepParameter>& parameters = batch_model(state).parameters;
     if (parameters.empty())
         return draw_hint(style, "no parameter has two values; sweep several, as in fr-spec:v=2048|8192");
     const float top = ImGui::GetCursorPosY();
@@ -354,12 +332,12 @@ void draw_curves(const Style& style, SweepState& state, const SweepData& data, I
     show_tooltip(style,
                  "On: settings with the selected one's other parameters. Off: the fastest setting of each "
                  "value.");
-    draw_parameter_curves(style, state, data, {size.x, size.y - (ImGui::GetCursorPosY() - top)});
+    draw_parameter_curves(style, state, {size.x, size.y - (ImGui::GetCursorPosY() - top)});
 }
 
 /// Draws the front and the curves over every parameter, as cells of equal size.
-void draw_sweep_picture(const Style& style, SweepState& state, const SweepData& data) {
-    const std::vector<SweepParameter>& parameters = batch_model(state, data).parameters;
+void draw_sweep_picture(const Style& style, SweepState& state) {
+    const std::vector<SweepParameter>& parameters = batch_model(state).parameters;
     const int cells = static_cast<int>(parameters.size()) + 1, columns = cells == 4 ? 2 : std::min(cells, 3);
     const int lines = (cells + columns - 1) / columns;
     const ImVec2 room = ImGui::GetContentRegionAvail(), gap = ImGui::GetStyle().ItemSpacing;
@@ -373,10 +351,10 @@ void draw_sweep_picture(const Style& style, SweepState& state, const SweepData& 
         if (ImGui::BeginChild("cell", cell, 0, ImGuiWindowFlags_NoScrollbar)) {
             const ImVec2 inner = ImGui::GetContentRegionAvail();
             if (i == 0) {
-                draw_front(style, state, data, inner);
+                draw_front(style, state, inner);
             } else {
                 state.parameter = parameters[static_cast<std::size_t>(i) - 1].name;
-                draw_parameter_curves(style, state, data, inner);
+                draw_parameter_curves(style, state, inner);
             }
         }
         ImGui::EndChild();
@@ -389,16 +367,16 @@ std::string number_text(double value) {
 }
 
 /// Draws one cell, a button if it has a setting.
-void draw_heat_cell(const Style& style, SweepState& state, const SweepData& data, const SweepHeatMap& map,
-                    std::size_t cell, ImVec2 size) {
+void draw_heat_cell(const Style& style, SweepState& state, const SweepHeatMap& map, std::size_t cell,
+                    ImVec2 size) {
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const auto row = map.rows[cell];
     if (!row) return ImGui::Dummy(size);
     ImGui::PushID(static_cast<int>(cell));
     if (ImGui::InvisibleButton("cell", size)) state.chosen = *row;
-    show_setting_tooltip(style, data, *row);
+    show_setting_tooltip(style, state.settings[*row]);
     ImGui::PopID();
-    const double speedup = data.rows[*row].speedup.value;
+    const double speedup = state.settings[*row].figures.speedup.value;
     const double share = map.high > map.low ? (speedup - map.low) / (map.high - map.low) : 1;
     ImDrawList* list = ImGui::GetWindowDrawList();
     const ImVec2 end(at.x + size.x - 1, at.y + size.y - 1);
@@ -413,8 +391,8 @@ void draw_heat_cell(const Style& style, SweepState& state, const SweepData& data
                   to_im(style.colours.warn), to_im(style.colours.text));
 }
 
-void draw_heat_map(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
-    const std::vector<SweepParameter>& parameters = batch_model(state, data).parameters;
+void draw_heat_map(const Style& style, SweepState& state, ImVec2 size) {
+    const std::vector<SweepParameter>& parameters = batch_model(state).parameters;
     if (parameters.size() < 2) return draw_hint(style, "needs two parameters with several values");
     const float top = ImGui::GetCursorPosY();
     choose_parameter("##x", style, parameters, state.x);
@@ -424,8 +402,9 @@ void draw_heat_map(const Style& style, SweepState& state, const SweepData& data,
     choose_parameter("##y", style, parameters, state.y);
     ImGui::SameLine();
     draw_cut_text("down: x AR of the fastest setting, predicted", 0, style.colours.text_dim);
-    const SweepHeatMap& map = state.heat_map.get(
-        {state.batch, state.x, state.y}, [&] { return sweep_heat_map(data, state.x, state.y, state.batch); });
+    const SweepHeatMap& map = state.heat_map.get({state.batch, state.x, state.y}, [&] {
+        return sweep_heat_map(state.settings, state.x, state.y, state.batch);
+    });
     if (map.rows.empty()) return draw_hint(style, "no setting has both parameters");
     const float line = ImGui::GetTextLineHeightWithSpacing(), label = 4 * style.em;
     const float room = size.y - (ImGui::GetCursorPosY() - top) - line;
@@ -443,7 +422,7 @@ void draw_heat_map(const Style& style, SweepState& state, const SweepData& data,
         ImGui::TextDisabled("%s", number_text(map.ys[y]).c_str());
         for (std::size_t x = 0; x < map.xs.size(); ++x) {
             ImGui::SetCursorPos({start.x + label + static_cast<float>(x) * cell.x, at});
-            draw_heat_cell(style, state, data, map, y * map.xs.size() + x, cell);
+            draw_heat_cell(style, state, map, y * map.xs.size() + x, cell);
         }
     }
     for (std::size_t x = 0; x < map.xs.size(); ++x) {
@@ -454,7 +433,7 @@ void draw_heat_map(const Style& style, SweepState& state, const SweepData& data,
     ImGui::EndChild();
 }
 
-void draw_list(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
+void draw_list(const Style& style, SweepState& state, ImVec2 size) {
     constexpr ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody |
                                       ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY;
     if (!ImGui::BeginTable("settings", 5, flags, size)) return;
@@ -463,7 +442,7 @@ void draw_list(const Style& style, SweepState& state, const SweepData& data, ImV
     for (const char* name : {"tau", "round ms", "tokens/s", "x AR"})
         ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, 1);
     ImGui::TableHeadersRow();
-    const std::vector<std::size_t>& rows = batch_model(state, data).rows;
+    const std::vector<std::size_t>& rows = batch_model(state).rows;
     ImGuiListClipper clipper;
     clipper.Begin(static_cast<int>(rows.size()));
     while (clipper.Step())
@@ -473,15 +452,15 @@ void draw_list(const Style& style, SweepState& state, const SweepData& data, ImV
             ImGui::TableNextRow();
             ImGui::TableNextColumn();
             const std::string name =
-                (state.shown->usual == r ? "default: " : "") + short_name(data.setting(r));
+                (state.shown->usual == r ? "default: " : "") + short_name(state.settings[r]);
             if (ImGui::Selectable((name + "###row").c_str(), state.chosen == r,
                                   ImGuiSelectableFlags_SpanAllColumns))
                 state.chosen = r;
-            show_setting_tooltip(style, data, r);
-            draw_cell_right(fmt::format("{:.2f}", data.rows[r].tau.value));
-            draw_cell_right(fmt::format("{:.2f}", data.setting(r).round_ms));
-            draw_cell_right(fmt::format("{:.1f}", data.rows[r].tokens_per_second.value));
-            draw_cell_right(fmt::format("{:.2f}", data.rows[r].speedup.value));
+            show_setting_tooltip(style, state.settings[r]);
+            draw_cell_right(fmt::format("{:.2f}", state.settings[r].figures.tau.value));
+            draw_cell_right(fmt::format("{:.2f}", state.settings[r].round_ms));
+            draw_cell_right(fmt::format("{:.1f}", state.settings[r].figures.tokens_per_second.value));
+            draw_cell_right(fmt::format("{:.2f}", state.settings[r].figures.speedup.value));
             ImGui::PopID();
         }
     ImGui::EndTable();
@@ -489,7 +468,7 @@ void draw_list(const Style& style, SweepState& state, const SweepData& data, ImV
 
 /// Draws the button that replays the selected setting, for its trees and text at any round.
 void draw_replay(PanelContext& c, SweepState& state, const SweepSetting& setting) {
-    const SweepView& view = *state.shown;
+    const SweepReport& view = *state.shown;
     if (view.recording.empty())
         return draw_hint(c.style, "its rounds need the recording, which this capture does not name");
     const int conversations = std::max(1, static_cast<int>(view.conversations));
@@ -497,7 +476,7 @@ void draw_replay(PanelContext& c, SweepState& state, const SweepSetting& setting
     if (icon_button(c.style, Icon::play, "Show its rounds", idle)) {
         SettingReplay wanted;
         wanted.recording = view.recording;
-        wanted.model = view.model;
+        wanted.model = view.run.model;
         wanted.drafter = setting.drafter;
         wanted.head = setting.head;
         wanted.tree = setting.tree;
@@ -523,14 +502,14 @@ void draw_replay(PanelContext& c, SweepState& state, const SweepSetting& setting
     if (c.status.activity.starts_with(replaying_activity)) draw_cut_text(c.status.activity);
 }
 
-void draw_details(PanelContext& c, SweepState& state, const SweepData& data) {
+void draw_details(PanelContext& c, SweepState& state) {
     if (!state.chosen) return draw_hint(c.style, "click a setting");
-    const SweepSetting& setting = data.setting(*state.chosen);
+    const SweepSetting& setting = state.settings[*state.chosen];
     ImGui::PushFont(c.style.ui_bold, 0);
     ImGui::TextWrapped("%s", short_name(setting).c_str());
     ImGui::PopFont();
     show_tooltip(c.style, setting_name(setting));
-    for (const auto& [label, value] : describe_setting(data, *state.chosen)) {
+    for (const auto& [label, value] : describe_setting(setting)) {
         if (!label.empty()) {
             ImGui::TextDisabled("%s", label.c_str());
             ImGui::SameLine(6 * c.style.em);
@@ -547,24 +526,24 @@ void draw_details(PanelContext& c, SweepState& state, const SweepData& data) {
                            : "The default of run is not among these settings.");
     draw_hint(c.style, interval_text(state.shown->conversations));
     if (!state.shown->costs.empty()) draw_hint(c.style, "costs: " + state.shown->costs);
-    for (const std::string& note : state.shown->notes) draw_hint(c.style, note);
+    for (const auto* reasons : {&state.shown->estimates, &state.shown->skipped})
+        for (const std::string& reason : *reasons) draw_hint(c.style, reason);
 }
 
 }  // namespace
 
 void draw_sweep(PanelContext& c) {
     auto& state = c.panel_state.get<SweepState>();
-    const std::shared_ptr<const SweepView> view = c.picture ? shown_sweep(c) : choose_sweep(c);
+    const std::shared_ptr<const SweepReport> view = c.picture ? shown_sweep(c) : choose_sweep(c);
     if (!c.picture) draw_sweep_form(c, false);
-    if (view == nullptr || view->rows.empty())
+    if (view == nullptr || view->settings.empty())
         return draw_empty_text(
             c.style,
             "Predicts the speed of many drafters, heads, sizes and trees from a recording: start a sweep "
             "above, or open a capture of: draftscope sweep --recording FOLDER --profile FILE --save "
             "sweep.dscope");
     show_sweep(state, view);
-    const SweepData data = data_of(*view);
-    if (c.picture) return draw_sweep_picture(c.style, state, data);
+    if (c.picture) return draw_sweep_picture(c.style, state);
     draw_choices(c.style, state);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const bool side_by_side = room.x > 42 * c.style.em;
@@ -573,14 +552,14 @@ void draw_sweep(PanelContext& c) {
                       std::max(side_by_side ? room.y : room.y - 11 * c.style.em, 10 * c.style.em));
     if (ImGui::BeginChild("##plot", size)) {
         const ImVec2 inner = ImGui::GetContentRegionAvail();
-        if (state.tab == SweepTab::front) draw_front(c.style, state, data, inner);
-        if (state.tab == SweepTab::curves) draw_curves(c.style, state, data, inner);
-        if (state.tab == SweepTab::heat_map) draw_heat_map(c.style, state, data, inner);
-        if (state.tab == SweepTab::list) draw_list(c.style, state, data, inner);
+        if (state.tab == SweepTab::front) draw_front(c.style, state, inner);
+        if (state.tab == SweepTab::curves) draw_curves(c.style, state, inner);
+        if (state.tab == SweepTab::heat_map) draw_heat_map(c.style, state, inner);
+        if (state.tab == SweepTab::list) draw_list(c.style, state, inner);
     }
     ImGui::EndChild();
     if (side_by_side) ImGui::SameLine(0, c.style.em);
-    if (ImGui::BeginChild("##details", {0, 0})) draw_details(c, state, data);
+    if (ImGui::BeginChild("##details", {0, 0})) draw_details(c, state);
     ImGui::EndChild();
 }
 

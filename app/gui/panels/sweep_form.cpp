@@ -14,7 +14,7 @@ namespace {
 
 struct SweepFormState {
     SweepRequest request;
-    std::shared_ptr<const SweepView> shown, newest;
+    std::shared_ptr<const SweepReport> shown, newest;
 };
 
 /// Draws a field with its label at the left.
@@ -66,7 +66,7 @@ void draw_start(PanelContext& c, SweepRequest request, bool search) {
 
 }  // namespace
 
-std::shared_ptr<const SweepView> shown_sweep(PanelContext& c) {
+std::shared_ptr<const SweepReport> shown_sweep(PanelContext& c) {
     auto& state = c.panel_state.get<SweepFormState>();
     const auto& sweeps = c.status.sweeps;
     if (sweeps.empty()) return state.shown = nullptr;
@@ -79,11 +79,11 @@ std::shared_ptr<const SweepView> shown_sweep(PanelContext& c) {
     return state.shown;
 }
 
-std::shared_ptr<const SweepView> choose_sweep(PanelContext& c) {
+std::shared_ptr<const SweepReport> choose_sweep(PanelContext& c) {
     auto& state = c.panel_state.get<SweepFormState>();
     const auto& sweeps = c.status.sweeps;
     if (shown_sweep(c) == nullptr) return nullptr;
-    const auto label = [](const SweepView& sweep) {
+    const auto label = [](const SweepReport& sweep) {
         return fmt::format("{}: {} settings on {}",
                            sweep.file.empty() ? std::string("this window") : short_name(sweep.file),
                            sweep.settings.size(), sweep.source);
@@ -126,7 +126,7 @@ void draw_sweep_form(PanelContext& c, bool search) {
     draw_start(c, request, search);
 }
 
-void use_setting(RunConfig& config, const SweepView& view, const SweepSetting& setting) {
+void use_setting(RunConfig& config, const SweepReport& view, const SweepSetting& setting) {
     RunConfig next = view.run;
     next.prompt = std::move(config.prompt);
     config = std::move(next);

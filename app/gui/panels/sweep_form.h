@@ -8,10 +8,10 @@
 namespace draftscope {
 
 /// Returns the shown sweep, after a choice if there are several; null without one.
-std::shared_ptr<const SweepView> choose_sweep(PanelContext& context);
+std::shared_ptr<const SweepReport> choose_sweep(PanelContext& context);
 
 /// Returns the sweep that choose_sweep() returned last, or the first one; null without one.
-std::shared_ptr<const SweepView> shown_sweep(PanelContext& context);
+std::shared_ptr<const SweepReport> shown_sweep(PanelContext& context);
 
 /// Draws fields and the button that starts a sweep, or its progress and the button that stops it. `search`
 /// searches like `advise`.
@@ -19,6 +19,6 @@ void draw_sweep_form(PanelContext& context, bool search);
 
 /// Makes a setting of a sweep the one of the next run. Model, recorded prompts, threads and precision are the
 /// sweep's. A sweep for more threads than this machine has runs with all of them.
-void use_setting(RunConfig& config, const SweepView& view, const SweepSetting& setting);
+void use_setting(RunConfig& config, const SweepReport& view, const SweepSetting& setting);
 
 }  // namespace draftscope

@@ -28,13 +28,11 @@ inline void draw_cut_text(std::string_view text, float width, std::uint32_t rgb)
     const TextColour colour(rgb);
     draw_cut_text(text, width);
 }
-/// Draws wrapped text.
 void draw_wrapped(std::uint32_t rgb, std::string_view text);
 /// Draws a wrapped, dimmed explanation.
 inline void draw_hint(const Style& style, std::string_view text) {
     draw_wrapped(style.colours.text_dim, text);
 }
-/// Draws a text in a font.
 void draw_in_font(ImFont* font, std::string_view text);
 /// Formats a number with about three digits: "1.23", "12.3", "123".
 std::string three_digits(double value);

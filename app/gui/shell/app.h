@@ -2,22 +2,88 @@
 
 #include <imgui.h>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "app/gui/entry.h"
 #include "app/gui/models/selection.h"
-#include "app/gui/models/unsaved.h"
 #include "app/gui/panels/panel.h"
-#include "app/gui/shell/actions.h"
 #include "app/gui/shell/path_dialog.h"
 #include "app/gui/shell/settings.h"
-#include "app/jobs/commands/controller.h"
+#include "app/jobs/controller/controller.h"
+#include "base/units.h"
 
 namespace draftscope {
+
+enum class ActionId {
+    run_pause,
+    stop,
+    step_round,
+    step_level,
+    step_phase,
+    previous_round,
+    next_round,
+    first_round,
+    follow,
+    fit,
+    fit_run,
+    leave_range,
+    find,
+    open_file,
+    save_copy,
+    palette,
+    help,
+    guide,
+    theme_dark,
+    theme_light,
+    larger,
+    smaller,
+    normal_size,
+    reset_layout,
+    layout_explain,
+    layout_profile,
+    layout_compare,
+    layout_choose,
+    quit,
+};
+
+/// A command with its menu entry and shortcut.
+struct Action {
+    ActionId id;
+    const char* menu;  ///< "Run", "View", ...; null = not in a menu
+    const char* title;
+    ImGuiKeyChord chord;  ///< ImGuiKey_None = no key
+    const char* keys;     ///< the shortcut's name, "Ctrl+O"
+    const char* what;     ///< one line for the help window
+};
+/// Returns the table of all actions of keys, menus and the command palette.
+std::span<const Action> actions();
+const Action& action(ActionId id);
+
+struct Snapshot;
+
+/// Counts the rounds of live runs that are in no file.
+class UnsavedRounds {
+  public:
+    /// Updates the count for a new snapshot. `kept`: its new runs need no saving, because they are recorded
+    /// to a file or belong to the automatic demo.
+    void update(const Snapshot& snapshot, bool kept);
+    /// Marks the first `rounds` rounds of the snapshot as saved.
+    void save(std::size_t rounds) { saved_rounds_ = rounds; }
+    /// Returns the number of unsaved rounds.
+    std::size_t count(const Snapshot& snapshot) const;
+
+  private:
+    std::string source_;
+    std::size_t saved_rounds_ = 0, known_rounds_ = 0;
+    std::set<RowId> known_, kept_;
+};
 
 /// The window's contents, independent of the back end. The caller owns the ImGui and ImPlot contexts, which
 /// must exist. Call prepare(), NewFrame, frame(), Render for every frame.

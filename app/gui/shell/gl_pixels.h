@@ -4,7 +4,7 @@
 #include <GL/gl.h>
 #include <GL/glext.h>
 
-#include "app/gui/shell/backend.h"
+#include "app/gui/shell/display.h"
 
 namespace draftscope {
 

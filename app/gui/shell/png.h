@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "app/gui/shell/backend.h"
+#include "app/gui/shell/display.h"
 
 namespace draftscope {
 

@@ -28,8 +28,7 @@ constexpr Meaning meanings[] = {
     {"kappa", "T_head of the full head / all other time of a round"},
     {"coverage", "share of emitted tokens that are in the head's active set"},
     {"remainder", "time of a step outside all phases"},
-    {"tier 0 to 3",
-     "how times were taken: clocks, GPU graphs, kernels, counters; compare speeds only at tier 0"},
+    {"tier 0 to 2", "how times were taken: clocks, GPU graphs, kernels; compare speeds only at tier 0"},
 };
 
 struct PaletteEntry {

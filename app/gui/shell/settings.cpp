@@ -6,15 +6,24 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
 
 #include "app/gui/shell/layout.h"
+#include "base/fields.h"
 #include "base/log.h"
 #include "base/user_folders.h"
 
 namespace draftscope {
+
+static std::string_view to_text(ThemeId theme) {
+    return theme == ThemeId::light ? "light" : "dark";
+}
+
+static std::string read_text(std::string_view text, ThemeId& theme) {
+    theme = text == "light" ? ThemeId::light : ThemeId::dark;
+    return text == to_text(theme) ? "" : "dark or light";
+}
+
 namespace {
 
 using nlohmann::json;
@@ -22,140 +31,40 @@ using nlohmann::json;
 constexpr std::size_t max_recent_files = 10;
 constexpr double any_count = 1e9;
 
-/// Reads members of one JSON object and reports each unusable member once.
-class Reader {
-  public:
-    Reader(const json& object, std::string name, std::vector<std::string>& problems)
-        : object_(object), name_(std::move(name)), problems_(problems) {
-        if (!object_.is_object())
-            problems_.push_back(name_.empty() ? "not a JSON object" : name_ + ": not an object");
-    }
-    ~Reader() {
-        if (!object_.is_object()) return;
-        for (const auto& [key, value] : object_.items())
-            if (!known_.contains(key)) problems_.push_back(path(key) + ": unknown");
-    }
-    Reader(const Reader&) = delete;
-    Reader& operator=(const Reader&) = delete;
+/// The settings that the Session panel edits, except the capture file.
+constexpr auto session_fields = join(
+    DS_FIELDS(RunConfig, model, drafter, head, shadow, tree, prompt, prompts_file, verify, precision, raw,
+              ignore_eos),
+    field("template", &RunConfig::template_switches),
+    between(0, any_count, DS_FIELDS(RunConfig, limit, context, top_k, baseline, calibration_rounds)),
+    between(1, any_count, DS_FIELDS(RunConfig, max_new)), between(0, 2, DS_FIELDS(RunConfig, temperature)),
+    between(0.05, 1, DS_FIELDS(RunConfig, top_p)), at_least(0, DS_FIELDS(RunConfig, seed)),
+    between(0, 256, DS_FIELDS(RunConfig, threads)), between(1, 64, DS_FIELDS(RunConfig, batch)));
 
-    const json* find(const char* key) {
-        known_.insert(key);
-        if (!object_.is_object()) return nullptr;
-        const auto found = object_.find(key);
-        return found == object_.end() ? nullptr : &*found;
-    }
-    void read(const char* key, std::string& target) {
-        const json* value = find(key);
-        if (value == nullptr) return;
-        if (value->is_string())
-            target = value->get<std::string>();
-        else
-            problems_.push_back(path(key) + ": not text");
-    }
-    void read(const char* key, bool& target) {
-        const json* value = find(key);
-        if (value == nullptr) return;
-        if (value->is_boolean())
-            target = value->get<bool>();
-        else
-            problems_.push_back(path(key) + ": neither true nor false");
-    }
-    void read(const char* key, std::vector<std::string>& target) {
-        const json* value = find(key);
-        if (value == nullptr) return;
-        const auto is_text = [](const json& one) { return one.is_string(); };
-        if (value->is_array() && std::all_of(value->begin(), value->end(), is_text))
-            target = value->get<std::vector<std::string>>();
-        else
-            problems_.push_back(path(key) + ": not a list of texts");
-    }
-    template <typename T>
-    void read(const char* key, T& target, double min_value, double max_value) {
-        const json* value = find(key);
-        if (value == nullptr) return;
-        const bool fits = value->is_number() && value->get<double>() >= min_value &&
-                          value->get<double>() <= max_value &&
-                          (std::is_floating_point_v<T> || value->is_number_integer());
-        if (fits)
-            target = value->get<T>();
-        else
-            problems_.push_back(
-                fmt::format("{}: not a number from {} to {}", path(key), min_value, max_value));
-    }
-    std::string path(const std::string& key) const { return name_.empty() ? key : name_ + "." + key; }
-
-  private:
-    const json& object_;
-    std::string name_;
-    std::vector<std::string>& problems_;
-    std::set<std::string> known_;
-};
-
-struct Writer {
-    json object = json::object();
-    template <typename T, typename... Range>
-    void read(const char* key, const T& value, Range...) {
-        object[key] = value;
-    }
-};
-
-/// Visits the settings that the Session panel edits, except the capture file.
-template <typename Config, typename Access>
-void for_session_fields(Config& config, Access& access) {
-    access.read("model", config.model);
-    access.read("drafter", config.drafter);
-    access.read("head", config.head);
-    access.read("shadow", config.shadow);
-    access.read("tree", config.tree);
-    access.read("prompt", config.prompt);
-    access.read("prompts_file", config.prompts_file);
-    access.read("limit", config.limit, 0, any_count);
-    access.read("max_new", config.max_new, 1, any_count);
-    access.read("context", config.context, 0, any_count);
-    access.read("temperature", config.temperature, 0, 2);
-    access.read("verify", config.verify);
-    access.read("top_p", config.top_p, 0.05, 1);
-    access.read("top_k", config.top_k, 0, any_count);
-    access.read("seed", config.seed, 0, 18446744073709551615.0);
-    access.read("precision", config.precision);
-    access.read("threads", config.threads, 0, 256);
-    access.read("batch", config.batch, 1, 64);
-    access.read("baseline", config.baseline, 0, any_count);
-    access.read("calibration_rounds", config.calibration_rounds, 0, any_count);
-    access.read("raw", config.raw);
-    access.read("template", config.template_switches);
-    access.read("ignore_eos", config.ignore_eos);
+json write_session(const std::optional<RunConfig>& session) {
+    return session ? write_fields(session_fields, *session) : json();
 }
 
-void read_names(Reader& reader, Settings& settings, std::vector<std::string>& problems) {
-    std::string theme = "dark", layout = settings.layout;
-    reader.read("theme", theme);
-    reader.read("layout", layout);
-    if (theme == "dark" || theme == "light")
-        settings.theme = theme == "light" ? ThemeId::light : ThemeId::dark;
-    else
-        problems.push_back("theme: neither dark nor light");
-    if (is_layout(layout))
-        settings.layout = layout;
-    else
-        problems.push_back("layout: not a layout");
-}
+constexpr auto settings_fields =
+    join(DS_FIELDS(Settings, theme, layout, guide_seen, folder, recent_files),
+         between(min_user_scale, max_user_scale, field("scale", &Settings::user_scale)),
+         as(std::identity(), DS_FIELDS(Settings, open_panels)),
+         omitted_if_none(as(write_session, DS_FIELDS(Settings, session))));
 
-void read_lists(Reader& reader, Settings& settings, std::vector<std::string>& problems) {
-    if (const json* files = reader.find("recent_files"); files != nullptr) {
-        const bool texts = files->is_array() && std::all_of(files->begin(), files->end(),
-                                                            [](const json& f) { return f.is_string(); });
-        if (!texts) problems.push_back("recent_files: not a list of texts");
-        for (const json& file : texts ? *files : json::array())
-            if (settings.recent_files.size() < max_recent_files) settings.recent_files.push_back(file);
-    }
-    if (const json* panels = reader.find("open_panels"); panels != nullptr) {
+/// Reads the members that hold others.
+void read_nested(const JsonFile& file, Settings& settings, std::vector<std::string>& problems) {
+    if (const json* panels = file.find("open_panels"); panels != nullptr) {
         const bool switches =
             panels->is_object() &&
             std::all_of(panels->begin(), panels->end(), [](const json& p) { return p.is_boolean(); });
-        if (!switches) problems.push_back("open_panels: not a list of switches");
+        if (!switches) problems.push_back(file.field_error("open_panels", "a list of switches").message);
         if (switches) settings.open_panels = panels->get<decltype(settings.open_panels)>();
     }
+    const auto session = file.object("session");
+    if (!session.ok()) problems.push_back(session.error().message);
+    if (!session.ok() || !*session) return;
+    const auto found = read_valid_fields(session_fields, **session, settings.session.emplace());
+    problems.insert(problems.end(), found.begin(), found.end());
 }
 
 }  // namespace
@@ -168,38 +77,24 @@ void add_recent_file(Settings& settings, const std::string& path) {
 }
 
 std::string to_json(const Settings& settings) {
-    json object = {{"theme", settings.theme == ThemeId::light ? "light" : "dark"},
-                   {"scale", settings.user_scale},
-                   {"layout", settings.layout},
-                   {"guide_seen", settings.guide_seen},
-                   {"folder", settings.folder},
-                   {"recent_files", settings.recent_files},
-                   {"open_panels", settings.open_panels}};
-    if (settings.session) {
-        Writer writer;
-        for_session_fields(*settings.session, writer);
-        object["session"] = writer.object;
-    }
-    return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+    return write_fields(settings_fields, settings).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-Settings parse_settings(std::string_view text, std::vector<std::string>& problems) {
+Settings parse_settings(std::string_view text, std::vector<std::string>& problems, const std::string& path) {
     Settings settings;
-    const json object = json::parse(text, nullptr, false);
-    if (object.is_discarded()) {
-        problems.push_back("not JSON");
+    const auto file = JsonFile::parse(std::string(text), path);
+    if (!file) {
+        problems = {path + (json::accept(text) ? ": not a JSON object" : ": not JSON")};
         return settings;
     }
-    Reader reader(object, "", problems);
-    read_names(reader, settings, problems);
-    reader.read("scale", settings.user_scale, min_user_scale, max_user_scale);
-    reader.read("guide_seen", settings.guide_seen);
-    reader.read("folder", settings.folder);
-    read_lists(reader, settings, problems);
-    if (const json* session = reader.find("session"); session != nullptr) {
-        Reader fields(*session, "session", problems);
-        for_session_fields(settings.session.emplace(), fields);
+    const std::string layout = settings.layout;
+    problems = read_valid_fields(settings_fields, *file, settings);
+    if (!is_layout(settings.layout)) {
+        problems.push_back(file->field_error("layout", "a layout").message);
+        settings.layout = layout;
     }
+    if (settings.recent_files.size() > max_recent_files) settings.recent_files.resize(max_recent_files);
+    read_nested(*file, settings, problems);
     return settings;
 }
 
@@ -209,8 +104,8 @@ Settings load_settings(const std::string& path) {
     std::stringstream text;
     text << file.rdbuf();
     std::vector<std::string> problems;
-    Settings settings = parse_settings(text.str(), problems);
-    for (const std::string& problem : problems) log_warning("{}: {}; ignored", path, problem);
+    Settings settings = parse_settings(text.str(), problems, path);
+    for (const std::string& problem : problems) log_warning("{}; ignored", problem);
     return settings;
 }
 

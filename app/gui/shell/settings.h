@@ -31,9 +31,9 @@ constexpr float min_user_scale = 0.5f, max_user_scale = 3.0f;
 void add_recent_file(Settings& settings, const std::string& path);
 
 std::string to_json(const Settings& settings);
-/// Reads known and valid members; the others keep their defaults. Appends one line to `problems` for each
-/// ignored member.
-Settings parse_settings(std::string_view text, std::vector<std::string>& problems);
+/// Reads known and valid members; the others keep their defaults. Sets `problems` to one line for each
+/// ignored member, which names the file.
+Settings parse_settings(std::string_view text, std::vector<std::string>& problems, const std::string& path);
 
 /// Loads the settings. A missing file gives the defaults. Damaged or unknown members are ignored with a log
 /// message.

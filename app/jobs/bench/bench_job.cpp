@@ -9,18 +9,18 @@
 #include <set>
 
 #include "app/jobs/resolve/artefacts.h"
-#include "app/jobs/run/earlier_runs.h"
+#include "app/jobs/resolve/resolve.h"
+#include "app/jobs/run/pool.h"
 #include "app/jobs/run/prompt_file.h"
 #include "app/jobs/run/recorder.h"
 #include "app/jobs/run/run_file.h"
 #include "app/jobs/run/run_job.h"
-#include "app/jobs/run/run_parts.h"
 #include "base/clock.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
 #include "engine/heads/head.h"
-#include "profiler/stats/head_costs.h"
+#include "stats/head_costs.h"
 
 namespace draftscope {
 namespace {

@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "app/jobs/commands/commands.h"
-#include "app/jobs/commands/job_hooks.h"
+#include "base/job_hooks.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/control/debug_gate.h"
-#include "profiler/stats/bench_drift.h"
-#include "profiler/stats/bench_table.h"
-#include "profiler/stats/head_costs.h"
-#include "profiler/stats/latency.h"
+#include "stats/bench_table.h"
+#include "stats/drift.h"
+#include "stats/head_costs.h"
+#include "stats/run_statistics.h"
 
 /// Compares methods on the same prompts. Every method decodes a block of conversations before the next block
 /// starts, and the order of the methods is reversed from block to block. Drift of the machine's speed

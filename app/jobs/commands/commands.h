@@ -8,16 +8,39 @@
 #include <variant>
 #include <vector>
 
-#include "app/jobs/commands/compare_report.h"
 #include "app/jobs/commands/kernel_report.h"
 #include "app/jobs/commands/run_config.h"
-#include "app/jobs/commands/sweep_view.h"
+#include "app/jobs/commands/sweep_report.h"
 #include "base/units.h"
 #include "capture/record.h"
+#include "stats/compare.h"
 
 /// Commands from the window to the jobs, and the status that the jobs report. Plain data: panels include only
 /// this header and capture/.
 namespace draftscope {
+
+/// One of the two runs of the Compare panel, which shows the comparison of `draftscope compare`.
+struct CompareSide {
+    std::string source;  ///< Snapshot::source; "" = the capture that this window records
+    RowId run_id = 0;
+    bool operator==(const CompareSide&) const = default;
+};
+struct CompareChoice {
+    CompareSide a, b;
+    bool force = false;
+    bool operator==(const CompareChoice&) const = default;
+};
+struct CompareReport {
+    CompareChoice choice;
+    std::optional<Comparison> comparison;
+    std::string refusal;       ///< why `comparison` is absent
+    bool may_force = false;    ///< true if `force` allows the comparison
+    std::size_t rounds_a = 0;  ///< rounds of each capture at the comparison, to detect that a run continued
+    std::size_t rounds_b = 0;
+};
+
+/// Compares two runs. Incomparable runs give a report with `refusal`.
+CompareReport make_compare_report(const CompareChoice& choice, const Snapshot& a, const Snapshot& b);
 
 struct Snapshot;
 
@@ -152,7 +175,7 @@ struct JobStatus {
     bool comparing = false;                               ///< a comparison is in progress
     std::shared_ptr<const KernelReport> kernels;          ///< the last measurement; null before the first
     /// Sweeps of this window, newest first, then those of the opened file.
-    std::vector<std::shared_ptr<const SweepView>> sweeps;
+    std::vector<std::shared_ptr<const SweepReport>> sweeps;
     std::vector<std::string> profiles;  ///< machine profiles that ship with the program
     std::string saved_file;             ///< path of the last saved copy
     int saved_files = 0;                ///< number of saved copies

@@ -1,4 +1,4 @@
-#include "app/jobs/commands/compare_report.h"
+#include "app/jobs/commands/commands.h"
 
 namespace draftscope {
 

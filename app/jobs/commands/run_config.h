@@ -1,12 +1,25 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/shard.h"
-
 namespace draftscope {
+
+/// A part of a set of conversations: every `count`-th one, from number `index` on. The shards 1/n to n/n
+/// partition the set.
+struct Shard {
+    int index = 1;  ///< from 1
+    int count = 1;
+
+    bool whole() const { return count == 1; }
+    /// Returns whether the shard has the conversation at this place of the whole set, from 0.
+    bool has(std::size_t place) const {
+        return place % static_cast<std::size_t>(count) == static_cast<std::size_t>(index - 1);
+    }
+    bool operator==(const Shard&) const = default;
+};
 
 /// The prompt of the demo. Its answer by the demo model is right.
 inline constexpr const char* demo_prompt = "Write a Python function that counts the vowels in a string.";
@@ -18,6 +31,8 @@ inline constexpr const char* measured_tree_name = "fastest by measuring (takes s
 /// A value of RunConfig::tree: choose from this machine's times and the acceptance shipped with the demo
 /// model.
 inline constexpr const char* quick_tree = "quick";
+/// The value of --prompts that stands for standard input.
+inline constexpr const char* standard_input = "-";
 /// A value of RunConfig::baseline: the first conversation, or batch, if plain decoding of it takes a moment.
 inline constexpr int short_baseline = -1;
 
@@ -44,7 +59,7 @@ struct RunConfig {
     int batch = 1;           ///< sequences decoded in lockstep
     int threads = 0;         ///< 0 = all cores
     bool pin = false;        ///< pin each worker thread to a CPU
-    std::string tier = "0";  ///< 0, 1, 2, 3: depth of the measurement (profiler/cupti/tier.h)
+    std::string tier = "0";  ///< 0, 1, 2: depth of the measurement (profiler/cupti/tier.h)
     bool ignore_eos = false;
     bool raw = false;                            ///< no chat template
     std::vector<std::string> template_switches;  ///< KEY=VALUE, variables of the chat template

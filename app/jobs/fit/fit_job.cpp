@@ -1,7 +1,6 @@
 #include "app/jobs/fit/fit_job.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "base/clock.h"
 #include "base/cpus.h"
 #include "base/did_you_mean.h"
+#include "base/parse.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/fit/recording_texts.h"
@@ -37,7 +37,7 @@ const FitRecipe& fit_recipe(const FitConfig& config) {
 /// Data and models that a fit of weights needs.
 struct FitData {
     fit::Recordings recordings;
-    std::unique_ptr<kernels::Exec> exec;
+    std::unique_ptr<kernels::Backend> backend;
     std::unique_ptr<Target> target;
     std::unique_ptr<Drafter> drafter;
     std::string drafter_path;
@@ -58,15 +58,15 @@ Status check_config(const FitConfig& config) {
     if (!folder.empty() && !fs::is_directory(folder, error))
         return bad_input("--out {}: folder {} does not exist; create it first", config.out, folder.string());
     const HeadInfo* head = find_head_or_suffix(config.head);
-    if (head == nullptr || !head->fit.fits()) {
+    if (head == nullptr || !head->fit.has(FitRecipe::any)) {
         const bool needs_none = head != nullptr;
-        const auto known = heads_fitted_by(&FitRecipe::fits);
+        const auto known = heads_fitted_by(FitRecipe::any);
         return bad_input("fit {}: {}; heads that are fitted: {}{}", config.head,
                          needs_none ? "this head needs no weights file" : "unknown head",
                          fmt::join(known, ", "),
                          needs_none ? std::string() : did_you_mean(config.head, known));
     }
-    if (head->fit.reads_text()) {
+    if (head->fit.has(FitRecipe::raw_text)) {
         if (config.text.empty())
             return bad_input("fit {}: ranks the tokens of raw text; give --text FILE", config.head);
         if (!fs::is_regular_file(config.text, error))
@@ -74,9 +74,9 @@ Status check_config(const FitConfig& config) {
     } else if (config.recordings.empty()) {
         return bad_input("fit {}: give --recording FOLDER; draftscope record writes one", config.head);
     }
-    if (config.joint && !head->fit.trains_by_divergence())
+    if (config.joint && !head->fit.has(FitRecipe::by_divergence))
         return bad_input("fit {}: --joint trains only {}", config.head,
-                         fmt::join(heads_fitted_by(&FitRecipe::trains_by_divergence), ", "));
+                         fmt::join(heads_fitted_by(FitRecipe::by_divergence), ", "));
     if (config.options.kl.epochs < 0 || config.options.kl.epochs > 1000)
         return bad_input("--epochs {}: must be 0 to 1000 (0 = the closed form)", config.options.kl.epochs);
     if (config.options.collect.anchors < 2)
@@ -85,19 +85,10 @@ Status check_config(const FitConfig& config) {
 }
 
 Result<std::vector<int>> parse_ranks(const std::string& text) {
-    std::vector<int> ranks;
-    for (std::size_t first = 0; first < text.size() || (!text.empty() && first == text.size());) {
-        const std::size_t slash = std::min(text.find('/', first), text.size());
-        int value = 0;
-        const char* end = text.data() + slash;
-        const auto parsed = std::from_chars(text.data() + first, end, value);
-        if (parsed.ec != std::errc() || parsed.ptr != end || value < 1)
-            return bad_input("--rank {}: expected a whole number, or one per level as in 72/36", text);
-        ranks.push_back(value);
-        first = slash + 1;
-        if (slash == text.size()) break;
-    }
-    return ranks;
+    if (text.empty()) return std::vector<int>();
+    auto ranks = parse_numbers(text, '/', 1, std::numeric_limits<int>::max());
+    if (!ranks) return bad_input("--rank {}: expected a whole number, or one per level as in 72/36", text);
+    return std::move(*ranks);
 }
 
 /// Returns the run config whose defaults, files and checks this fit shares.
@@ -147,11 +138,11 @@ Status load(const FitConfig& config, const JobHooks& hooks, FitData& fit_data, F
                       : kernels::precision_from(info.precision).value_or(kernels::Precision::bf16);
     hooks.report(-1, "packing the LM head");
     const std::string model = fit_data.first().weights_path().empty() ? run.config.model : config.model;
-    DS_ASSIGN(fit_data.target, make_recorded_target(fit_data.first(), model, *fit_data.exec, precision));
+    DS_ASSIGN(fit_data.target, make_recorded_target(fit_data.first(), model, *fit_data.backend, precision));
     hooks.report(-1, "loading drafter " + run.drafter_id);
-    DS_ASSIGN(fit_data.drafter, load_drafter(run, *fit_data.target, *fit_data.exec));
+    DS_ASSIGN(fit_data.drafter, load_drafter(run, *fit_data.target, *fit_data.backend));
     report.file_notes = run.notes;
-    append_notes(report.file_notes, fit_data.drafter->notes());
+    append_notes(report.file_notes, fit_data.drafter->properties().notes);
     say_notes(report.file_notes);
     DS_TRY(check_tree(*fit_data.drafter, run.tree));
     if (!fit_data.drafter->uses_head())
@@ -207,7 +198,7 @@ Status write_artefact(const FitConfig& config, const FitData& fit_data, const fi
         DS_ASSIGN(info.drafter_hash, checkpoint_hash(trained_drafter));
     }
     // An affinity between the target's LM head rows depends on neither drafter nor text.
-    const bool target_only = fit_recipe(config).fits_affinity() && fit_data.weights.row_ids.empty();
+    const bool target_only = fit_recipe(config).has(FitRecipe::affinity) && fit_data.weights.row_ids.empty();
     if (target_only) {
         info.drafter.clear();
         info.drafter_hash.clear();
@@ -247,7 +238,7 @@ Status fit_generation_ranking(const FitConfig& config, const JobHooks& hooks, Fi
     if (ranking.tokens == 0)
         return bad_input("{}: the recording contains no generated tokens", fit_data.first().folder());
     describe_ranking(ranking, counts, report);
-    if (fit_recipe(config).solves_size()) {
+    if (fit_recipe(config).has(FitRecipe::alpha_rows)) {
         DS_TRY(load(config, hooks, fit_data, report));
         const int size = compute_bcl_size(fit_data, ranking, config.options.alpha);
         report.notes["size"] = size;
@@ -295,7 +286,7 @@ std::string trained_drafter_path(const std::string& out) {
 
 /// Fits a head and trains its drafter with it.
 Result<fit::FittedHead> fit_with_drafter(const FitConfig& config, const fit::FitOptions& options,
-                                         fit::FitInputs inputs, const fit::Hooks& hooks,
+                                         fit::FitInputs inputs, const JobHooks& hooks,
                                          const FitData& fit_data) {
     const std::string path = trained_drafter_path(config.out);
     std::error_code error;
@@ -310,14 +301,14 @@ Result<fit::FittedHead> fit_with_drafter(const FitConfig& config, const fit::Fit
     fit::JointFit joint{checkpoint, *fit_data.target, config.joint_options, {}, folder.staged(), {}};
     joint.options.steps = options.collect.text_levels;
     joint.options.seed = options.kl.seed;
-    joint.options.lambda = fit_recipe(config).has_own_loss() ? config.lambda : 0.0;
+    joint.options.lambda = fit_recipe(config).has(FitRecipe::own_loss) ? config.lambda : 0.0;
     for (const auto& recording : fit_data.recordings) joint.recordings.push_back(recording->folder());
     const std::string from = parse_drafter_path(fit_data.drafter_path);
     joint.reload = [&]() -> Result<std::unique_ptr<Drafter>> {
         fs::copy_file(fs::path(from) / "config.json", fs::path(folder.staged()) / "config.json", error);
         if (error) return failed("{}: {}", folder.staged(), error.message());
         return make_drafter(id + ":" + folder.staged() + fit_data.drafter_path.substr(from.size()), "",
-                            *fit_data.target, *fit_data.exec);
+                            *fit_data.target, *fit_data.backend);
     };
     inputs.joint = &joint;
     DS_ASSIGN(fit::FittedHead fitted, fit::fit_head(inputs, options, hooks));
@@ -331,14 +322,14 @@ Result<fit::FittedHead> fit_with_drafter(const FitConfig& config, const fit::Fit
 /// the closed form.
 Result<std::optional<Torch>> torch_for(const FitConfig& config, FitReport& report) {
     const FitRecipe& recipe = fit_recipe(config);
-    const bool trains = recipe.trains_router() || config.joint ||
-                        (recipe.trains_by_divergence() && config.options.kl.epochs > 0 &&
-                         (config.weights || !recipe.fits_weights_on_request()));
+    const bool trains = recipe.has(FitRecipe::routers) || config.joint ||
+                        (recipe.has(FitRecipe::by_divergence) && config.options.kl.epochs > 0 &&
+                         (config.weights || !recipe.has(FitRecipe::alpha_rows)));
     if (!trains) return std::optional<Torch>();
     auto torch = find_torch(config.python);
     if (torch.ok()) return std::optional<Torch>(*torch);
     const std::string& problem = torch.error().message;
-    if (config.must_train || !recipe.fits_low_rank())
+    if (config.must_train || !recipe.has(FitRecipe::low_rank))
         return bad_input("fit {}: trains with PyTorch, but {}", config.head, problem);
     report.remark = fmt::format("this is the closed form, without training: {}", problem);
     return std::optional<Torch>();
@@ -353,13 +344,13 @@ Status fit_weights(const FitConfig& config, const std::optional<Torch>& torch, c
     options.collect.tree = fit_data.tree;
     options.collect.text_levels = fit_data.tree.levels();
     options.train = torch.has_value();
-    if (fit_recipe(config).solves_size()) {
+    if (fit_recipe(config).has(FitRecipe::alpha_rows)) {
         const TextCounts counts = count_recordings(fit_data.recordings, options.collect.hold_out);
         options.v = compute_bcl_size(fit_data, counts.all.ranking(), options.alpha);
     }
     DS_ASSIGN(const auto texts,
               fit::make_recording_texts(fit_data.recordings, fit_data.drafter->aux_layers()));
-    fit::FitInputs inputs{*fit_data.exec,
+    fit::FitInputs inputs{*fit_data.backend,
                           fit_data.drafter.get(),
                           fit_data.weights,
                           fit_data.target->lm_head(),
@@ -369,16 +360,15 @@ Status fit_weights(const FitConfig& config, const std::optional<Torch>& torch, c
                           {}};
     inputs.ranking.assign(fit_data.ranking.ids.begin(), fit_data.ranking.ids.end());
     inputs.start = fit_data.start ? &*fit_data.start : nullptr;
-    const fit::Hooks fit_hooks{hooks.on_progress, hooks.cancelled};
     if (torch)
         inputs.train = [&](const fit::TrainingData& data) {
             return train_with_torch(*torch, {config.out + ".training", config.device, config.threads}, data,
-                                    fit_hooks);
+                                    hooks);
         };
-    DS_ASSIGN(const fit::FittedHead fitted,
-              config.joint ? fit_with_drafter(config, options, inputs, fit_hooks, fit_data)
-                           : fit::fit_head(inputs, options, fit_hooks));
-    DS_TRY(fit_hooks.check());
+    DS_ASSIGN(const fit::FittedHead fitted, config.joint
+                                                ? fit_with_drafter(config, options, inputs, hooks, fit_data)
+                                                : fit::fit_head(inputs, options, hooks));
+    DS_TRY(hooks.check());
     report.joint = config.joint;
     report.parameters = fitted.parameters;
     report.held_out = fitted.report;
@@ -395,14 +385,14 @@ Result<FitReport> run_fit(const FitConfig& config, const JobHooks& hooks) {
     report.head = config.head;
     report.out = config.out;
     const FitRecipe& recipe = fit_recipe(config);
-    if (recipe.reads_text()) {
+    if (recipe.has(FitRecipe::raw_text)) {
         DS_TRY(fit_text_ranking(config, hooks, report));
     } else {
         FitData fit_data;
         say_notes(thread_limit_notes(config.threads));
-        fit_data.exec = kernels::make_cpu_exec(threads_or_default(config.threads));
+        fit_data.backend = kernels::make_cpu_backend(threads_or_default(config.threads));
         DS_ASSIGN(fit_data.recordings, fit::open_recordings(config.recordings));
-        const bool ranking = recipe.reads_generations() && !config.joint && !config.weights;
+        const bool ranking = recipe.has(FitRecipe::generations) && !config.joint && !config.weights;
         DS_ASSIGN(const std::optional<Torch> torch, torch_for(config, report));
         DS_TRY(ranking ? fit_generation_ranking(config, hooks, fit_data, report)
                        : fit_weights(config, torch, hooks, fit_data, report));

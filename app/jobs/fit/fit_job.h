@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/job_hooks.h"
+#include "base/job_hooks.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/fit/fit_head.h"

@@ -74,7 +74,7 @@ Status fit_text_ranking(const FitConfig& config, const JobHooks& hooks, FitRepor
     const auto size = static_cast<double>(fs::file_size(config.text));
     double done = 0;
     for (std::string line; std::getline(text, line);) {
-        if (hooks.is_cancelled()) return Error{ErrorKind::cancelled, "fit cancelled; nothing was written"};
+        DS_TRY(hooks.check());
         const std::vector<TokenId> tokens = file.tokenizer->encode(line + "\n", false);
         counts.all.add(tokens);
         (++lines % every == 0 ? counts.held_out : counts.learnt).add(tokens);

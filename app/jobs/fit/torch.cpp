@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/jobs/run/run_job.h"
+#include "app/jobs/resolve/assets.h"
 #include "base/child_process.h"
 #include "base/user_folders.h"
 #include "engine/formats/model_file.h"
@@ -83,7 +83,7 @@ Result<Torch> find_torch(const std::string& python) {
 }
 
 Result<fit::Trained> train_with_torch(const Torch& torch, const TorchRun& run, const fit::TrainingData& data,
-                                      const fit::Hooks& hooks) {
+                                      const JobHooks& hooks) {
     TrainingFolder folder(run.folder);
     std::error_code error;
     fs::create_directories(run.folder, error);

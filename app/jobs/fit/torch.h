@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "engine/fit/hooks.h"
+#include "base/job_hooks.h"
 #include "engine/fit/training.h"
 
 /// Trains heads with PyTorch: runs tools/train_drafter.py and exchanges files with it.
@@ -27,6 +27,6 @@ struct TorchRun {
 
 /// Trains and returns the parameters. Continues from a checkpoint of the same data in the folder.
 Result<fit::Trained> train_with_torch(const Torch& torch, const TorchRun& run, const fit::TrainingData& data,
-                                      const fit::Hooks& hooks);
+                                      const JobHooks& hooks);
 
 }  // namespace draftscope

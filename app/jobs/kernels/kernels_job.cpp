@@ -9,12 +9,12 @@
 
 #include "base/numel.h"
 #include "base/rng.h"
-#include "kernels/attention.h"
-#include "kernels/fused.h"
-#include "kernels/matmul.h"
-#include "kernels/matmul_topk.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/matmul/fused.h"
+#include "kernels/cpu/matmul_topk.h"
+#include "kernels/cpu/row_ops.h"
+#include "kernels/host_rows.h"
 #include "kernels/row_major_matrix.h"
-#include "kernels/topk.h"
 #include "profiler/machine/machine.h"
 
 namespace draftscope {
@@ -34,8 +34,8 @@ constexpr int cold_megabytes = 64;  ///< weights read by successive calls; the p
 
 class KernelBench {
   public:
-    KernelBench(const KernelSettings& options, kernels::Exec& exec, const JobHooks& hooks)
-        : options_(options), exec_(exec), hooks_(hooks) {
+    KernelBench(const KernelSettings& options, kernels::Backend& backend, const JobHooks& hooks)
+        : options_(options), backend_(backend), hooks_(hooks) {
         const std::size_t gathers = options.gather.size(), ranks = options.ranks.size();
         const std::size_t heads = 2 + 2 * gathers + ranks * (2 + gathers), layer = 3;
         const std::size_t others = 2 + 2 + gathers;
@@ -89,7 +89,7 @@ class KernelBench {
         std::vector<Matrix> all;
         do {
             const std::uint64_t seed = 100 + all.size();
-            all.push_back(Matrix::pack(exec_, precision, n, k, [&](int row, float* out) {
+            all.push_back(Matrix::pack(backend_, precision, n, k, [&](int row, float* out) {
                 Rng rng(seed, static_cast<std::uint64_t>(row));
                 for (int i = 0; i < k; ++i) out[i] = static_cast<float>(rng.normal());
             }));
@@ -110,10 +110,10 @@ class KernelBench {
         };
         std::vector<Matrix> full = copies(precision, v, d);
         measure("head", name, rows, static_cast<double>(full[0].bytes()),
-                [&](int call) { kernels::matmul(exec_, pick(full, call), in, out); });
+                [&](int call) { kernels::matmul(backend_.pool(), pick(full, call), in, out); });
         measure("head + best", name, rows, static_cast<double>(full[0].bytes()),
                 [&](int call) { measure_fused_topk(pick(full, call), in); });
-        const kernels::RowMajorMatrix store = kernels::RowMajorMatrix::make(exec_, full.front());
+        const kernels::RowMajorMatrix store = kernels::RowMajorMatrix::make(backend_.pool(), full.front());
         for (const int count : options_.gather) measure_gathered(store, count, name, in, out);
         full.clear();
         for (const int rank : options_.ranks) low_rank(precision, rank, in, out);
@@ -129,7 +129,7 @@ class KernelBench {
         std::vector<Matrix> down = copies(precision, rank, d);
         std::vector<Matrix> up = copies(precision, v, rank);
         const auto narrow = [&](int call) {
-            kernels::matmul(exec_, pick(down, call), in, Rows<float>(middle.data(), rows, rank));
+            kernels::matmul(backend_.pool(), pick(down, call), in, Rows<float>(middle.data(), rows, rank));
             return Rows<const float>(middle.data(), rows, rank);
         };
         const double low_rank_bytes = static_cast<double>(down[0].bytes() + up[0].bytes());
@@ -140,12 +140,12 @@ class KernelBench {
             std::vector<std::int32_t> chosen(numel(rows, wanted));
             measure(fmt::format("router r={} + top {}", rank, wanted), name, rows, low_rank_bytes,
                     [&](int call) {
-                        kernels::matmul_topk_set(exec_, pick(up, call), narrow(call), wanted,
+                        kernels::matmul_topk_set(backend_.pool(), pick(up, call), narrow(call), wanted,
                                                  Rows<std::int32_t>(chosen.data(), rows, wanted), logits);
                     });
         }
         measure(fmt::format("low-rank r={}", rank), name, rows, low_rank_bytes,
-                [&](int call) { kernels::matmul(exec_, pick(up, call), narrow(call), out); });
+                [&](int call) { kernels::matmul(backend_.pool(), pick(up, call), narrow(call), out); });
     }
 
     /// Measures the matmuls of a decoder layer of width d, with the fusions and prefetch hints of a forward
@@ -165,23 +165,23 @@ class KernelBench {
                 call(all[at % all.size()], Rows<const float>(x.data(), rows, k),
                      Rows<float>(y.data(), rows, n));
             });
-            kernels::prefetch_next(exec_, nullptr);
+            kernels::prefetch_next(backend_.pool(), nullptr);
         };
-        const auto plain = [&](const Matrix& next) { kernels::prefetch_next(exec_, &next); };
+        const auto plain = [&](const Matrix& next) { kernels::prefetch_next(backend_.pool(), &next); };
         timed(fmt::format("norm + {0}x{0}", d), d, d, plain,
               [&](const Matrix& w, Rows<const float> in, Rows<float> out) {
-                  kernels::norm_matmul(exec_, w, {norm, norm_eps}, in, out);
+                  kernels::norm_matmul(backend_.pool(), w, {norm, norm_eps}, in, out);
               });
         timed(
             fmt::format("norm + gate and up {}x{} + silu", 2 * ffn, d), 2 * ffn, d,
-            [&](const Matrix& next) { kernels::prefetch_next_gated(exec_, next); },
+            [&](const Matrix& next) { kernels::prefetch_next_gated(backend_.pool(), next); },
             [&](const Matrix& w, Rows<const float> in, Rows<float> out) {
-                kernels::norm_matmul_silu(exec_, w, {norm, norm_eps}, in, out,
+                kernels::norm_matmul_silu(backend_.pool(), w, {norm, norm_eps}, in, out,
                                           Rows<float>(out.data, rows, ffn, out.stride));
             });
         timed(fmt::format("{}x{} + residual", d, ffn), d, ffn, plain,
               [&](const Matrix& w, Rows<const float> in, Rows<float> out) {
-                  kernels::matmul_add(exec_, w, in, out, Rows<float>(sum.data(), rows, d));
+                  kernels::matmul_add(backend_.pool(), w, in, out, Rows<float>(sum.data(), rows, d));
               });
     }
 
@@ -196,8 +196,8 @@ class KernelBench {
             stored_values(cells * bytes_per_value(type));
         for (int p = 0; p < positions; ++p) {
             const float* row = keys.data() + std::ptrdiff_t{p} * width;
-            kernels::store_key(exec_, type, row, width, p, stored_keys.data());
-            kernels::store_value(exec_, type, row, width, p, stored_values.data());
+            kernels::store_key(backend_.pool(), type, row, width, p, stored_keys.data());
+            kernels::store_value(backend_.pool(), type, row, width, p, stored_values.data());
         }
         std::vector<std::vector<std::byte>> kept;
         for (int layer = 0; layer < layers; ++layer) {
@@ -218,7 +218,7 @@ class KernelBench {
                         query.values = kept[at + 1].data();
                         query.prefix = positions;
                     }
-                    kernels::attention(exec_, {heads, heads, head_dim, 0.125f, type}, queries);
+                    kernels::attention(backend_.pool(), {heads, heads, head_dim, 0.125f, type}, queries);
                 });
     }
 
@@ -228,7 +228,7 @@ class KernelBench {
         ids_.resize(numel(in.rows, k));
         values_.resize(ids_.size());
         sums_.resize(in.rows);
-        kernels::matmul_topk(exec_, head, in, head.n(), k, nullptr, partials_);
+        kernels::matmul_topk(backend_.pool(), head, in, head.n(), k, nullptr, partials_);
         kernels::finish_logsumexp(partials_, sums_);
         kernels::finish_topk(partials_, Rows<std::int32_t>(ids_.data(), in.rows, k),
                              Rows<float>(values_.data(), in.rows, k));
@@ -249,22 +249,25 @@ class KernelBench {
         const auto call_ids = [&](int call) -> std::span<const TokenId> { return chosen[call % sets]; };
         const int row_length = static_cast<int>(store.row_bytes());
         const auto [known, fresh] = scattered_probes_.try_emplace(row_length, 0.0);
-        if (fresh) known->second = probe_scattered_bandwidth(exec_.threads(), cold_megabytes, row_length);
+        if (fresh)
+            known->second = probe_scattered_bandwidth(backend_.pool().threads(), cold_megabytes, row_length);
         kernels::GatheredMatrix packed;
         const double row_bytes = static_cast<double>(store.row_bytes()) * count;
         if (in.rows == options_.rows.front())
             measure(fmt::format("gather {}", count), name, 0, 2 * row_bytes,
-                    [&](int call) { packed.fill(exec_, store, call_ids(call)); });
+                    [&](int call) { packed.fill(backend_.pool(), store, call_ids(call)); });
         measure(
             fmt::format("indexed head {}", count), name, in.rows, row_bytes,
             [&](int call) {
-                kernels::matmul_rows(exec_, store, call_ids(call), in, Rows<float>(out.data, in.rows, count));
+                kernels::matmul_rows(backend_.pool(), store, call_ids(call), in,
+                                     Rows<float>(out.data, in.rows, count));
             },
             known->second);
-        packed.fill(exec_, store, call_ids(0));
+        packed.fill(backend_.pool(), store, call_ids(0));
         measure(fmt::format("gathered head {}", count), name, in.rows,
                 static_cast<double>(packed.matrix().bytes()), [&](int) {
-                    kernels::matmul(exec_, packed.matrix(), in, Rows<float>(out.data, in.rows, count));
+                    kernels::matmul(backend_.pool(), packed.matrix(), in,
+                                    Rows<float>(out.data, in.rows, count));
                 });
     }
 
@@ -277,20 +280,21 @@ class KernelBench {
         std::vector<float> values(cells), sums(rows);
         const double bytes = static_cast<double>(x.size() * sizeof(float));
         measure(fmt::format("top-k k={}", k), "f32", rows, bytes, [&](int) {
-            kernels::topk(exec_, in, k, Rows<std::int32_t>(ids.data(), rows, k),
+            kernels::topk(backend_.pool(), in, k, Rows<std::int32_t>(ids.data(), rows, k),
                           Rows<float>(values.data(), rows, k));
         });
         for (const int wanted : options_.gather) {
             std::vector<std::int32_t> set(numel(rows, wanted));
             measure(fmt::format("top set k={}", wanted), "f32", rows, bytes, [&](int) {
-                kernels::topk_set(exec_, in, wanted, Rows<std::int32_t>(set.data(), rows, wanted));
+                kernels::topk_set(backend_.pool(), in, wanted, Rows<std::int32_t>(set.data(), rows, wanted));
             });
         }
-        measure("log-sum-exp", "f32", rows, bytes, [&](int) { kernels::logsumexp(exec_, in, sums); });
+        measure("log-sum-exp", "f32", rows, bytes,
+                [&](int) { kernels::logsumexp(backend_.pool(), in, sums); });
     }
 
     const KernelSettings& options_;
-    kernels::Exec& exec_;
+    kernels::Backend& backend_;
     const JobHooks& hooks_;
     double planned_ = 1;
     std::vector<KernelTime> results_;
@@ -349,16 +353,16 @@ Result<KernelReport> measure_kernels(const KernelSettings& given, const JobHooks
         notes.push_back(
             fmt::format("k {}: the heads with \"+ best\" select {}, the most that fits", settings.k, max_k));
     const int cores = describe_machine().cores;
-    const auto exec = kernels::make_cpu_exec(settings.threads > 0 ? settings.threads : cores);
+    const auto backend = kernels::make_cpu_backend(settings.threads > 0 ? settings.threads : cores);
     KernelReport report;
     report.settings = settings;
     report.notes = std::move(notes);
-    report.isa = std::string(kernels::to_text(exec->isa()));
-    report.threads = exec->threads();
-    report.probe_before = probe_read_bandwidth(exec->threads(), cold_megabytes);
-    report.ops = KernelBench(settings, *exec, hooks).run();
+    report.isa = std::string(kernels::to_text(backend->pool().isa()));
+    report.threads = backend->pool().threads();
+    report.probe_before = probe_read_bandwidth(backend->pool().threads(), cold_megabytes);
+    report.ops = KernelBench(settings, *backend, hooks).run();
     if (hooks.is_cancelled()) return Error{ErrorKind::cancelled, "stopped while measuring kernels"};
-    report.probe_after = probe_read_bandwidth(exec->threads(), cold_megabytes);
+    report.probe_after = probe_read_bandwidth(backend->pool().threads(), cold_megabytes);
     return report;
 }
 

@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "app/jobs/commands/job_hooks.h"
 #include "app/jobs/commands/kernel_report.h"
+#include "base/job_hooks.h"
 #include "base/result.h"
 
 namespace draftscope {

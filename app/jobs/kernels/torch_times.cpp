@@ -1,10 +1,10 @@
 #include "app/jobs/kernels/torch_times.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "app/jobs/run/run_job.h"
+#include "app/jobs/resolve/assets.h"
 #include "base/child_process.h"
+#include "base/fields.h"
 
 namespace draftscope {
 namespace {
@@ -46,19 +46,20 @@ Status check_torch(const std::string& python) {
 }
 
 Result<TorchTimes> parse_torch(const std::string& document) {
-    const auto root = nlohmann::json::parse(document, nullptr, false);
-    const auto is_op = [](const nlohmann::json& op) {
-        return op.is_object() && op.contains("op") && op["op"].is_string() && op.contains("rows") &&
-               op["rows"].is_number_integer() && op.contains("median_us") && op["median_us"].is_number() &&
-               op.contains("best_us") && op["best_us"].is_number();
+    const auto file = JsonFile::parse(document, "--torch");
+    TorchTimes peer;
+    const auto read = [&]() -> Status {
+        if (!file) return failed("it is no object");
+        DS_TRY(
+            read_fields(required(join(field("torch", &TorchTimes::version), DS_FIELDS(TorchTimes, device))),
+                        *file, peer));
+        DS_ASSIGN(const std::vector<JsonFile> ops, file->objects("ops"));
+        for (const JsonFile& one : ops)
+            DS_TRY(read_fields(required(DS_FIELDS(TorchTime, op, rows, median_us, best_us)), one,
+                               peer.ops.emplace_back()));
+        return {};
     };
-    const bool whole = root.is_object() && root.contains("torch") && root["torch"].is_string() &&
-                       root.contains("device") && root["device"].is_string() && root.contains("ops") &&
-                       root["ops"].is_array() && std::all_of(root["ops"].begin(), root["ops"].end(), is_op);
-    if (!whole) return failed("--torch: the script's output is not its JSON document");
-    TorchTimes peer{root["torch"], root["device"], {}};
-    for (const auto& op : root["ops"])
-        peer.ops.push_back({op["op"], op["rows"], op["median_us"], op["best_us"]});
+    if (!read().ok()) return failed("--torch: the script's output is not its JSON document");
     return peer;
 }
 

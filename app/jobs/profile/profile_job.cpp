@@ -10,8 +10,8 @@
 #include "app/jobs/profile/other_load.h"
 #include "app/jobs/profile/session_times.h"
 #include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/run/choose_tree.h"
 #include "app/jobs/run/model_cache.h"
-#include "app/jobs/run/tree_autotuner.h"
 #include "base/clock.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
@@ -33,8 +33,6 @@ constexpr TreeShape head_trees[] = {{1, 1, 3}, {1, 4, 8}, {1, 8, 16}};
 constexpr TreeShape chains[] = {{0, 1, 2}, {2, 1, 4}, {6, 1, 8}};
 // Sessions are measured in so many turns, so that their repetitions lie apart in time; our default.
 constexpr int visits = 3;
-constexpr int default_contexts[] = {64, 256, 1024};
-constexpr int default_batches[] = {1, 2, 4, 8};
 
 /// Returns the terms that a part's points can tell apart. Contexts of sessions that began alike differ by a
 /// few tokens, which say nothing of long ones.
@@ -67,13 +65,137 @@ double cpu_clock_mhz() {
     return fastest;
 }
 
+Result<ResolvedRun> resolve_profiled(const ProfileConfig& config, const std::string& drafter,
+                                     const std::string& head) {
+    RunConfig run = config.run;
+    run.drafter = drafter;
+    run.head = head;
+    run.tree = "chain=1";
+    run.prompt = "-";
+    run.raw = true;
+    DS_ASSIGN(const HeadSpec spec, parse_head_spec(head));
+    std::erase_if(run.artefacts, [&](const std::string& artefact) { return !uses_artefact(spec, artefact); });
+    return resolve_run(run);
+}
+
+/// Fills empty lists and checks the options.
+Status complete(ProfileConfig& config) {
+    if (config.out.empty()) return bad_input("--out: name the file to write");
+    if (config.rounds < 1) return bad_input("--rounds {}: must be at least 1", config.rounds);
+    if (config.drafters.empty()) config.drafters = {RunConfig().drafter, "ngram"};
+    if (config.contexts.empty()) config.contexts = {64, 256, 1024};
+    if (config.batches.empty()) config.batches = {1, 2, 4, 8};
+    for (const int context : config.contexts)
+        if (context < 1) return bad_input("--contexts {}: must be at least 1", context);
+    for (const int batch : config.batches)
+        if (batch < 1 || batch > max_batch)
+            return bad_input("--batches {}: must be 1 to {}", batch, max_batch);
+    std::ranges::sort(config.contexts);
+    std::ranges::sort(config.batches);
+    if (config.heads.empty())
+        for (const HeadInfo& info : head_registry())
+            if (!info.replay_only) config.heads.emplace_back(info.id);
+    std::vector<HeadSpec> specs;
+    for (const std::string& head : config.heads) {
+        const HeadInfo* info = find_head(head);
+        if (info == nullptr) return bad_input("--heads {}: unknown head", head);
+        if (info->replay_only) return bad_input("--heads {}: needs a recorded text; leave it out", head);
+        specs.push_back({head, {}});
+    }
+    DS_TRY(check_given_artefacts(config.run.artefacts));
+    DS_TRY(check_artefacts_used(config.run.artefacts, specs));
+    for (const std::string& drafter : config.drafters) {
+        DS_TRY(resolve_profiled(config, drafter, std::string(full_head_id)));
+        if (!find_drafter(drafter_id(drafter))->drafts)
+            return bad_input("--drafters {}: drafts nothing; it is always measured, leave it out", drafter);
+    }
+    return {};
+}
+
+/// Describes a profile without costs.
+MachineProfile describe(const ProfileConfig& config, const ResolvedRun& run, ModelCache& models) {
+    const Machine machine = models.machine();
+    const Target& target = models.target();
+    const kernels::Backend& backend = models.backend();
+    const bool half = !backend.is_host() && backend.dtype() == kernels::Float16Kind::f16;
+    MachineProfile profile;
+    profile.path = config.out;
+    profile.source = config.source;
+    profile.note = config.note;
+    profile.date = utc_text(utc_ns()).text;
+    profile.cpu = machine.cpu_name;
+    profile.isa = machine.isa;
+    if (!backend.is_host()) profile.gpu = backend.info().name;
+    profile.machine = !config.name.empty() ? config.name : !profile.gpu.empty() ? profile.gpu : profile.cpu;
+    profile.threads = backend.pool().threads();
+    profile.clock_mhz = cpu_clock_mhz();
+    profile.read_gb_per_s = machine.read_gb_per_s;
+    profile.backend = run.config.backend;
+    profile.precision = half ? "f16" : std::string(kernels::to_text(target.precision()));
+    profile.model = target.config().name;
+    profile.vocab = target.config().vocab;
+    profile.hidden = target.config().hidden;
+    profile.layers = target.config().layers;
+    profile.synthetic = is_synthetic_model(run.config.model);
+    profile.complete = false;
+    return profile;
+}
+
+/// Takes over what the profile's file holds, if it describes the same measurement.
+Status resume(MachineProfile& profile) {
+    const std::string& out = profile.path;
+    DS_ASSIGN(MachineProfile found, read_profile(out));
+    if (found.kind != ProfileKind::measured)
+        return bad_input("--out {}: is no measured profile; name another file", out);
+    DS_TRY(check_profile(found, {profile.backend, profile.precision, profile.vocab}));
+    const auto same = [&](std::string_view field, auto MachineProfile::*member) -> Status {
+        if (found.*member == profile.*member) return {};
+        return bad_input("--out {}: its {} is {}, this measurement's is {}; name another file", out, field,
+                         found.*member, profile.*member);
+    };
+    DS_TRY(same("model", &MachineProfile::model));
+    DS_TRY(same("hidden", &MachineProfile::hidden));
+    DS_TRY(same("machine", &MachineProfile::machine));
+    DS_TRY(same("isa", &MachineProfile::isa));
+    DS_TRY(same("threads", &MachineProfile::threads));
+    DS_TRY(same("source", &MachineProfile::source));
+    if (found.controls.size() != found.sessions.size())
+        return bad_input("--out {}: was measured without a control; name another file", out);
+    profile.costs = std::move(found.costs);
+    profile.other_load = found.other_load;
+    profile.sessions = std::move(found.sessions);
+    profile.controls = std::move(found.controls);
+    if (profile.note.empty()) profile.note = found.note;
+    return {};
+}
+
+/// Returns the trees whose parts are measured. The first sessions have more of them.
+std::vector<TreeSpec> measured_trees(bool chains_only, bool first, bool device) {
+    std::vector<TreeSpec> out;
+    const auto add = [&](std::span<const TreeShape> list) {
+        for (const TreeShape& tree : list) out.push_back(to_tree_spec(tree));
+    };
+    if (chains_only)
+        add(chains);
+    else if (!first)
+        add(some_trees);
+    else
+        add(all_trees);
+    if (!chains_only && first && device) add(device_trees);
+    return out;
+}
+
+bool is_shared(CostPart part) {
+    return part == CostPart::verify || part == CostPart::overhead;
+}
+
 /// Measures a profile, drafter by drafter.
 class Profiler {
   public:
     Profiler(const ProfileConfig& config, const JobHooks& hooks) : config_(config), hooks_(hooks) {}
 
     Result<MachineProfile> run() {
-        DS_TRY(check());
+        DS_TRY(complete(config_));
         for (drafter_ = 0; drafter_ < config_.drafters.size() && !hooks_.is_cancelled(); ++drafter_) {
             DS_TRY(load());
             if (plain_ == nullptr) DS_TRY(begin());
@@ -87,57 +209,8 @@ class Profiler {
     }
 
   private:
-    Status check() {
-        if (config_.out.empty()) return bad_input("--out: name the file to write");
-        if (config_.rounds < 1) return bad_input("--rounds {}: must be at least 1", config_.rounds);
-        if (config_.drafters.empty()) config_.drafters = {RunConfig().drafter, "ngram"};
-        if (config_.contexts.empty())
-            config_.contexts.assign(std::begin(default_contexts), std::end(default_contexts));
-        if (config_.batches.empty())
-            config_.batches.assign(std::begin(default_batches), std::end(default_batches));
-        for (const int context : config_.contexts)
-            if (context < 1) return bad_input("--contexts {}: must be at least 1", context);
-        for (const int batch : config_.batches)
-            if (batch < 1 || batch > max_batch)
-                return bad_input("--batches {}: must be 1 to {}", batch, max_batch);
-        std::sort(config_.contexts.begin(), config_.contexts.end());
-        std::sort(config_.batches.begin(), config_.batches.end());
-        if (config_.heads.empty())
-            for (const HeadInfo& info : head_registry())
-                if (!info.replay_only) config_.heads.emplace_back(info.id);
-        std::vector<HeadSpec> specs;
-        for (const std::string& head : config_.heads) {
-            const HeadInfo* info = find_head(head);
-            if (info == nullptr) return bad_input("--heads {}: unknown head", head);
-            if (info->replay_only) return bad_input("--heads {}: needs a recorded text; leave it out", head);
-            specs.push_back({head, {}});
-        }
-        DS_TRY(check_given_artefacts(config_.run.artefacts));
-        DS_TRY(check_artefacts_used(config_.run.artefacts, specs));
-        for (const std::string& drafter : config_.drafters) {
-            DS_TRY(resolve(drafter, std::string(full_head_id)));
-            if (!find_drafter(drafter_id(drafter))->drafts)
-                return bad_input("--drafters {}: drafts nothing; it is always measured, leave it out",
-                                 drafter);
-        }
-        return {};
-    }
-
-    Result<ResolvedRun> resolve(const std::string& drafter, const std::string& head) const {
-        RunConfig run = config_.run;
-        run.drafter = drafter;
-        run.head = head;
-        run.tree = "chain=1";
-        run.prompt = "-";
-        run.raw = true;
-        DS_ASSIGN(const HeadSpec spec, parse_head_spec(head));
-        std::erase_if(run.artefacts,
-                      [&](const std::string& artefact) { return !uses_artefact(spec, artefact); });
-        return resolve_run(run);
-    }
-
     Status load() {
-        DS_ASSIGN(run_, resolve(config_.drafters[drafter_], std::string(full_head_id)));
+        DS_ASSIGN(run_, resolve_profiled(config_, config_.drafters[drafter_], std::string(full_head_id)));
         RunHooks hooks;
         hooks.on_progress = hooks_.on_progress;
         return models_.load(run_, hooks);
@@ -145,65 +218,14 @@ class Profiler {
 
     /// Describes the profile, continues the file if it exists, and checks that it can be written.
     Status begin() {
-        const Machine machine = models_.machine();
-        const Target& target = models_.target();
-        profile_.path = config_.out;
-        profile_.source = config_.source;
-        profile_.note = config_.note;
-        profile_.date = utc_text(utc_ns()).text;
-        profile_.cpu = machine.cpu_name;
-        profile_.isa = machine.isa;
-        const kernels::Backend* device = models_.exec().device();
-        if (device != nullptr) profile_.gpu = device->info().name;
-        profile_.machine = !config_.name.empty()   ? config_.name
-                           : !profile_.gpu.empty() ? profile_.gpu
-                                                   : profile_.cpu;
-        profile_.threads = models_.exec().threads();
-        profile_.clock_mhz = cpu_clock_mhz();
-        profile_.read_gb_per_s = machine.read_gb_per_s;
-        profile_.backend = run_.config.backend;
-        const bool half = device != nullptr && device->dtype() == kernels::Float16Kind::f16;
-        profile_.precision = half ? "f16" : std::string(kernels::to_text(target.precision()));
-        profile_.model = target.config().name;
-        profile_.vocab = target.config().vocab;
-        profile_.hidden = target.config().hidden;
-        profile_.layers = target.config().layers;
-        profile_.synthetic = is_synthetic_model(run_.config.model);
-        profile_.complete = false;
-        DS_ASSIGN(ControlPass control, ControlPass::make(models_.target(), models_.exec()));
+        profile_ = describe(config_, run_, models_);
+        DS_ASSIGN(ControlPass control, ControlPass::make(models_.target(), models_.backend()));
         control_.emplace(std::move(control));
-        DS_ASSIGN(plain_, make_drafter(std::string(plain_drafter), "", models_.target(), models_.exec()));
+        DS_ASSIGN(plain_, make_drafter(std::string(plain_drafter), "", models_.target(), models_.backend()));
         std::error_code error;
-        if (std::filesystem::exists(config_.out, error)) DS_TRY(resume());
-        return save();
-    }
-
-    /// Takes over what the file holds, if it describes the same measurement.
-    Status resume() {
-        DS_ASSIGN(MachineProfile found, read_profile(config_.out));
-        if (found.kind != ProfileKind::measured)
-            return bad_input("--out {}: is no measured profile; name another file", config_.out);
-        DS_TRY(check_profile(found, {profile_.backend, profile_.precision, profile_.vocab}));
-        const auto same = [&](std::string_view field, const auto& has, const auto& wanted) -> Status {
-            if (has == wanted) return {};
-            return bad_input("--out {}: its {} is {}, this measurement's is {}; name another file",
-                             config_.out, field, has, wanted);
-        };
-        DS_TRY(same("model", found.model, profile_.model));
-        DS_TRY(same("hidden", found.hidden, profile_.hidden));
-        DS_TRY(same("machine", found.machine, profile_.machine));
-        DS_TRY(same("isa", found.isa, profile_.isa));
-        DS_TRY(same("threads", found.threads, profile_.threads));
-        DS_TRY(same("source", found.source, profile_.source));
-        if (found.controls.size() != found.sessions.size())
-            return bad_input("--out {}: was measured without a control; name another file", config_.out);
-        profile_.costs = std::move(found.costs);
-        profile_.other_load = found.other_load;
-        profile_.sessions = std::move(found.sessions);
-        profile_.controls = std::move(found.controls);
+        if (std::filesystem::exists(config_.out, error)) DS_TRY(resume(profile_));
         fitted_ = profile_.sessions.size();
-        if (profile_.note.empty()) profile_.note = found.note;
-        return {};
+        return save();
     }
 
     Status save() {
@@ -211,23 +233,6 @@ class Profiler {
             for (PartCost& cost : profile_.costs) cost.curve = fit_curve(terms_of(cost), cost.curve.points);
         fitted_ = profile_.sessions.size();
         return write_profile(profile_);
-    }
-
-    /// Returns the trees whose parts are measured at `context` and `batch`.
-    std::vector<TreeSpec> trees(int context, int batch) const {
-        std::vector<TreeSpec> out;
-        const auto add = [&](std::span<const TreeShape> list) {
-            for (const TreeShape& tree : list) out.push_back(to_tree_spec(tree));
-        };
-        if (find_drafter(run_.drafter_id)->chains_only) {
-            add(chains);
-        } else if (drafter_ > 0 || context != config_.contexts.front() || batch != 1) {
-            add(some_trees);
-        } else {
-            add(all_trees);
-            if (models_.exec().device() != nullptr) add(device_trees);
-        }
-        return out;
     }
 
     Status measure_drafter() {
@@ -248,8 +253,10 @@ class Profiler {
     Status measure_trees(int context, int batch) {
         if (drafter_ == 0) DS_TRY(measure_plain(context, batch));
         // Prompt lookup seldom drafts for all sequences at once.
-        if (batch > 1 && find_drafter(run_.drafter_id)->chains_only) return {};
-        for (const TreeSpec& tree : trees(context, batch))
+        const bool chains_only = find_drafter(run_.drafter_id)->chains_only;
+        if (batch > 1 && chains_only) return {};
+        const bool first = drafter_ == 0 && context == config_.contexts.front() && batch == 1;
+        for (const TreeSpec& tree : measured_trees(chains_only, first, !models_.backend().is_host()))
             DS_TRY(measure({tree, context, batch, rounds()}, {}, {}));
         return {};
     }
@@ -267,13 +274,11 @@ class Profiler {
         const ProfileSession session{to_tree_spec({0, 1, 1}), context, batch, rounds()};
         DS_ASSIGN(const auto times,
                   times_of(fmt::format("{} context={} batch={}", plain_drafter, context, batch),
-                           {models_.target(), *plain_, nullptr, models_.exec(), *control_}, session));
+                           {models_.target(), *plain_, nullptr, models_.backend(), *control_}, session));
         for (const PartPoint& one : times.points)
             if (is_shared(one.part)) add(one, "", {}, {});
         return times.points.empty() ? Status() : save();
     }
-
-    static bool is_shared(CostPart part) { return part == CostPart::verify || part == CostPart::overhead; }
 
     /// Measures every size of a head, or that of its weights if they allow no other size.
     Status measure_head(const HeadInfo& info) {
@@ -298,12 +303,13 @@ class Profiler {
 
     /// Returns the size that a head's weights were fitted for; 0 = unknown.
     double size_of_weights(const HeadSpec& spec) const {
-        const auto resolved = resolve(config_.drafters[drafter_], to_text(spec));
+        const auto resolved = resolve_profiled(config_, config_.drafters[drafter_], to_text(spec));
         return resolved.ok() ? std::strtod(fitted_size(spec, resolved->artefacts).c_str(), nullptr) : 0;
     }
 
     Status measure_sized(const HeadInfo& info, const SizedHead& head) {
-        DS_ASSIGN(const ResolvedRun resolved, resolve(config_.drafters[drafter_], to_text(head.spec)));
+        DS_ASSIGN(const ResolvedRun resolved,
+                  resolve_profiled(config_, config_.drafters[drafter_], to_text(head.spec)));
         if (resolved.drafter_path != run_.drafter_path)
             return bad_input("its weights belong to another drafter, {}", resolved.drafter_path);
         DS_TRY(models_.load_heads(resolved));
@@ -333,7 +339,7 @@ class Profiler {
                                             session.context, session.batch);
         DS_ASSIGN(
             const auto times,
-            times_of(key, {models_.target(), models_.drafter(), models_.head(), models_.exec(), *control_},
+            times_of(key, {models_.target(), models_.drafter(), models_.head(), models_.backend(), *control_},
                      session));
         const std::string id = full ? text : head.spec.id;
         for (PartPoint one : times.points) {
@@ -432,12 +438,6 @@ std::vector<SizedHead> sized_heads(const HeadInfo& info, int vocab, int hidden) 
     return heads;
 }
 
-std::vector<int> level_rows(const TreeSpec& tree) {
-    std::vector<int> rows;
-    for (int level = 0; level < tree.levels(); ++level) rows.push_back(width_at(tree, level));
-    return rows;
-}
-
 Result<StepSetting> to_step_setting(const std::string& method, double committed, double context, int batch) {
     DS_ASSIGN(const BenchMethod parsed, parse_bench_method(method, RunConfig()));
     StepSetting setting;
@@ -456,7 +456,7 @@ Result<StepSetting> to_step_setting(const std::string& method, double committed,
     if (!drafter.drafts) return setting;
     if (parsed.tree.empty()) return bad_input("{}: names no tree; add \" @ TREE\"", method);
     DS_ASSIGN(const TreeSpec tree, parse_tree_spec(parsed.tree));
-    setting.level_rows = level_rows(tree);
+    for (int level = 0; level < tree.levels(); ++level) setting.level_rows.push_back(width_at(tree, level));
     setting.nodes = tree.nodes;
     if (drafter.chains_only) {
         setting.level_rows.assign(tree.levels(), 1);

@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "app/jobs/commands/commands.h"
-#include "app/jobs/commands/job_hooks.h"
+#include "base/job_hooks.h"
 #include "base/result.h"
 #include "engine/heads/registry.h"
 #include "engine/tree/draft_tree.h"
-#include "profiler/stats/machine_profile.h"
+#include "stats/machine_profile.h"
 
 /// Measures the machine profile of a model. It decodes short texts under many settings and fits the times of
 /// the parts of their steps.
@@ -40,8 +40,6 @@ struct SizedHead {
 /// Returns a head at each of the sizes that profiles measure. Empty if its size cannot vary.
 std::vector<SizedHead> sized_heads(const HeadInfo& info, int vocab, int hidden);
 
-/// Returns the rows of each draft level of a tree, for StepSetting.
-std::vector<int> level_rows(const TreeSpec& tree);
 /// Returns the step of a method, in the syntax of parse_bench_method(). A method that drafts must name a
 /// tree.
 Result<StepSetting> to_step_setting(const std::string& method, double committed, double context, int batch);

@@ -175,15 +175,15 @@ int max_new(const ProfileSession& session) {
 
 }  // namespace
 
-Result<ControlPass> ControlPass::make(Target& target, kernels::Exec& exec) {
+Result<ControlPass> ControlPass::make(Target& target, kernels::Backend& backend) {
     constexpr int tokens = 64;  // our default
     const int context = std::min(tokens, target.config().context - 1);
-    ControlPass made(target, exec, target.make_cache(context + 1));
+    ControlPass made(target, backend, target.make_cache(context + 1));
     std::vector<TokenId> prompt;
     Rng rng(prompt_seed);
     for (int i = 0; i < context; ++i)
         prompt.push_back(static_cast<TokenId>(rng.below(target.config().vocab)));
-    DS_TRY(target.prefill(exec, made.cache_, prompt, {}, made.out_));
+    DS_TRY(target.prefill(made.cache_, prompt, {}, made.out_));
     return made;
 }
 
@@ -191,7 +191,7 @@ Result<double> ControlPass::run() {
     const TokenId token = 0;
     const SequenceTokens sequence{&cache_, {&token, 1}, {}, nullptr};
     const TimeNs start = monotonic_ns();
-    DS_TRY(target_.forward(exec_, {{&sequence, 1}, {}, {}, true}, out_));
+    DS_TRY(target_.forward({{&sequence, 1}, {}, {}, true}, out_));
     return milliseconds(monotonic_ns() - start);
 }
 
@@ -216,7 +216,7 @@ Result<SessionTimes> time_session(const ProfileModels& models, const ProfileSess
     output.run_id = ++ids.run;
     output.run_start = monotonic_ns();
     PhaseRecorder phases;
-    DecodeSession decode(models.target, models.drafter, models.head, nullptr, models.exec, options, output,
+    DecodeSession decode(models.target, models.drafter, models.head, nullptr, models.backend, options, output,
                          phases, gate);
     const int vocab = std::min(models.target.tokenizer()->size(), models.target.lm_head().n());
     RandomPrompts prompts(session, vocab, models.head == nullptr && drafts);

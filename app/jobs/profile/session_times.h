@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/job_hooks.h"
+#include "base/job_hooks.h"
 #include "base/result.h"
 #include "engine/decode/session.h"
-#include "profiler/stats/machine_profile.h"
+#include "stats/machine_profile.h"
 
 namespace draftscope {
 
@@ -21,16 +21,16 @@ struct ProfileSession {
 /// fast the machine is.
 class ControlPass {
   public:
-    static Result<ControlPass> make(Target& target, kernels::Exec& exec);
+    static Result<ControlPass> make(Target& target, kernels::Backend& backend);
     /// Runs the pass and returns its milliseconds.
     Result<double> run();
 
   private:
-    ControlPass(Target& target, kernels::Exec& exec, KvCache cache)
-        : target_(target), exec_(exec), cache_(std::move(cache)) {}
+    ControlPass(Target& target, kernels::Backend& backend, KvCache cache)
+        : target_(target), backend_(backend), cache_(std::move(cache)) {}
 
     Target& target_;
-    kernels::Exec& exec_;
+    kernels::Backend& backend_;
     KvCache cache_;
     ForwardOutput out_;
 };
@@ -40,7 +40,7 @@ struct ProfileModels {
     Target& target;
     Drafter& drafter;
     LmHead* head = nullptr;  ///< null for drafters without one
-    kernels::Exec& exec;
+    kernels::Backend& backend;
     ControlPass& control;
 };
 

@@ -1,21 +1,25 @@
-#include "app/jobs/replay/pool_recording.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <sstream>
 
 #include "app/jobs/replay/replay_job.h"
-#include "app/jobs/run/shard_files.h"
+#include "app/jobs/run/pool.h"
 #include "engine/recording/recording_writer.h"
+#include "kernels/ops/float16.h"
 
 namespace draftscope {
 namespace {
 
-using SharedRecording = std::shared_ptr<const DecodeRecording>;
+/// The recording of one shard.
+struct RecordingShard : ShardFile {
+    std::shared_ptr<const DecodeRecording> recording;
+
+    const DecodeRecording* operator->() const { return recording.get(); }
+    const DecodeRecording& operator*() const { return *recording; }
+};
 
 /// Returns trace.json without what differs from shard to shard.
 std::string common_part(RecordingInfo info) {
@@ -44,11 +48,10 @@ Status check_common(const DecodeRecording& a, const DecodeRecording& b) {
 }
 
 /// Returns the recordings in the order of their shards. Each must be there once.
-Result<std::vector<SharedRecording>> open_shards(const std::vector<std::string>& folders) {
-    ShardFiles files;
-    std::map<int, SharedRecording> found;
+Result<std::vector<RecordingShard>> open_shards(const std::vector<std::string>& folders) {
+    std::vector<RecordingShard> shards;
     for (const std::string& folder : folders) {
-        DS_ASSIGN(SharedRecording one, DecodeRecording::open(folder));
+        DS_ASSIGN(const std::shared_ptr<const DecodeRecording> one, DecodeRecording::open(folder));
         const RecordingInfo& info = one->info();
         const Shard shard{info.shard_index, info.shard_count};
         if (shard.whole())
@@ -56,13 +59,10 @@ Result<std::vector<SharedRecording>> open_shards(const std::vector<std::string>&
         if (!info.complete)
             return bad_input("{} in {} is incomplete: it was cancelled; record it again", shard_text(shard),
                              folder);
-        if (!found.empty()) DS_TRY(check_common(*found.begin()->second, *one));
-        DS_TRY(files.add(shard, folder));
-        found.emplace(shard.index, std::move(one));
+        if (!shards.empty()) DS_TRY(check_common(*shards.front(), *one));
+        shards.push_back({{shard, folder}, one});
     }
-    DS_TRY(files.check_all(found.begin()->second->info().shard_count, "recording"));
-    std::vector<SharedRecording> shards;
-    for (auto& [index, one] : found) shards.push_back(std::move(one));
+    DS_TRY(sort_shards(shards, "recording"));
     return shards;
 }
 
@@ -76,7 +76,7 @@ Status copy_turn(const DecodeRecording& from, const RecordedPrompt& prompt, std:
         std::vector<float> values(static_cast<std::size_t>(n) * width);
         const Rows<float> view(values.data(), n, width);
         DS_TRY(aux ? from.aux(prompt.first_row, view) : from.hidden(prompt.first_row, view));
-        for (const float value : values) out.push_back(f32_to_bf16(value));  // it was bf16: exact
+        for (const float value : values) out.push_back(kernels::to_bf16(value));  // it was bf16: exact
         return {};
     };
     DS_TRY(copy_features(from.info().target.hidden, false, rows.hidden));
@@ -85,19 +85,20 @@ Status copy_turn(const DecodeRecording& from, const RecordedPrompt& prompt, std:
         const std::vector<TokenId> ids = from.best(prompt.first_row + r, recording_topk);
         rows.topk_ids.insert(rows.topk_ids.end(), ids.begin(), ids.end());
         for (const float one : from.best_logprobs(prompt.first_row + r, recording_topk))
-            rows.topk_logprobs.push_back(f32_to_f16(one));
+            rows.topk_logprobs.push_back(kernels::float_to_f16(one));
     }
     return to.append(prompt, place, rows);
 }
 
 /// Copies the conversations of all shards in turns, which is the order of the prompt file.
-Result<std::size_t> copy_conversations(const std::vector<SharedRecording>& shards, RecordingWriter& to) {
+Result<std::size_t> copy_conversations(const std::vector<RecordingShard>& shards, RecordingWriter& to) {
     struct Cursor {
         std::vector<std::size_t> conversations;  ///< of each prompt
         std::size_t prompt = 0;
     };
     std::vector<Cursor> cursors;
-    for (const SharedRecording& shard : shards) cursors.push_back({conversation_of_prompts(shard->info())});
+    for (const RecordingShard& shard : shards)
+        cursors.push_back({conversation_of_prompts(shard->info().prompts)});
     std::int64_t place = 0;
     std::size_t copied = 0;
     const bool uneven = std::ranges::any_of(shards, [](const auto& one) { return one->info().skipped > 0; });
@@ -125,7 +126,7 @@ Result<std::size_t> copy_conversations(const std::vector<SharedRecording>& shard
 
 Result<std::size_t> pool_recordings(const std::string& out, const std::vector<std::string>& folders) {
     namespace fs = std::filesystem;
-    DS_ASSIGN(const std::vector<SharedRecording> shards, open_shards(folders));
+    DS_ASSIGN(const std::vector<RecordingShard> shards, open_shards(folders));
     const DecodeRecording& first = *shards.front();
     RecordingInfo info = first.info();
     info.prompts.clear();

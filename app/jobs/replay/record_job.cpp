@@ -1,16 +1,16 @@
 #include "app/jobs/replay/record_job.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 
-#include "app/jobs/resolve/packed_cache_dir.h"
+#include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/conversation_feed.h"
 #include "app/jobs/run/prompt_file.h"
 #include "base/clock.h"
 #include "base/cpus.h"
+#include "base/parse.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
 #include "engine/heads/artefact.h"
@@ -29,18 +29,10 @@ std::vector<int> default_aux_layers(int layers) {
 Result<std::vector<int>> aux_layers(const std::string& text, int layers) {
     if (text == "none") return std::vector<int>();
     if (text.empty()) return default_aux_layers(layers);
-    std::vector<int> out;
-    for (std::size_t first = 0; first <= text.size();) {
-        const std::size_t comma = std::min(text.find(',', first), text.size());
-        int layer = -1;
-        const auto [end, error] = std::from_chars(text.data() + first, text.data() + comma, layer);
-        if (error != std::errc() || end != text.data() + comma || layer < 0 || layer > layers)
-            return bad_input("--aux {}: expected layer numbers of 0 to {}, as in 2,15,27, or none", text,
-                             layers);
-        out.push_back(layer);
-        first = comma + 1;
-    }
-    return out;
+    auto out = parse_numbers(text, ',', 0, layers);
+    if (!out)
+        return bad_input("--aux {}: expected layer numbers of 0 to {}, as in 2,15,27, or none", text, layers);
+    return std::move(*out);
 }
 
 /// Returns prompt_hash() of each prompt of the run, by ordinal.
@@ -64,9 +56,9 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     DS_ASSIGN(PromptSet prompts, read_prompts(run.config));
     std::vector<Conversation>& conversations = prompts.conversations;
     say_notes(thread_limit_notes(run.config.threads));
-    const auto exec = kernels::make_cpu_exec(threads_or_default(run.config.threads));
+    const auto backend = kernels::make_cpu_backend(threads_or_default(run.config.threads));
     DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
-    DS_ASSIGN(const auto target, Target::load(run.config.model, *exec, run.precision, hooks.on_progress,
+    DS_ASSIGN(const auto target, Target::load(run.config.model, *backend, run.precision, hooks.on_progress,
                                               cache, run.config.context));
     if (target->tokenizer() == nullptr) return bad_input("--model {}: has no tokenizer", run.config.model);
     DS_ASSIGN(const ChatTemplate chat, choose_chat(*target, run.config, conversations, prompts.notes));
@@ -85,7 +77,7 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     info.shard_index = run.config.shard.index;
     info.shard_count = run.config.shard.count;
     info.backend = "cpu";
-    info.isa = std::string(kernels::to_text(exec->isa()));
+    info.isa = std::string(kernels::to_text(backend->pool().isa()));
     info.precision = std::string(kernels::to_text(target->precision()));
     DS_ASSIGN(info.aux_layers, aux_layers(config.aux, info.target.layers));
     DS_ASSIGN(const auto writer, RecordingWriter::create(config.out, info, config.overwrite));
@@ -107,7 +99,7 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     append_notes(report.notes, prompts.notes);
     say_notes(report.notes);
     const TimeNs start = monotonic_ns();
-    if (const Status recorded = record_decode(*target, *exec, feed, options, *writer); !recorded.ok()) {
+    if (const Status recorded = record_decode(*target, *backend, feed, options, *writer); !recorded.ok()) {
         const Error& error = recorded.error();
         writer->info().complete = false;
         if (writer->prompts() == 0 || !writer->finish().ok()) return error;
@@ -119,7 +111,7 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     if (writer->prompts() == 0) return Error{ErrorKind::cancelled, "stopped before the first token"};
     if (config.times && writer->info().complete) {
         hooks.report(-1, "measuring verification");
-        DS_ASSIGN(writer->info().verify_ns, measure_verify(*target, *exec, 256));
+        DS_ASSIGN(writer->info().verify_ns, measure_verify(*target, 256));
     }
     DS_TRY(writer->finish());
     report.info = writer->info();

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "app/jobs/commands/commands.h"
-#include "app/jobs/commands/job_hooks.h"
+#include "base/job_hooks.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/recording/recording_info.h"

@@ -18,12 +18,6 @@ std::int64_t ReplayReport::rounds() const {
     return sum;
 }
 
-std::vector<std::size_t> conversation_of_prompts(std::span<const RecordedPrompt> prompts) {
-    std::vector<TurnName> names;
-    for (const RecordedPrompt& prompt : prompts) names.push_back({prompt.suite, prompt.id, prompt.turn});
-    return group_conversations(names);
-}
-
 namespace {
 
 Status check(const ReplayConfig& config) {
@@ -45,8 +39,8 @@ Status replay_group(const DrafterGroup& group, const std::vector<ResolvedRun>& r
                     const ReplayModels& models, const ReplayOptions& options, const JobHooks& hooks,
                     ReplayReport& report) {
     DS_ASSIGN(const DraftModels drafting, load_draft_models(group, runs, models, hooks));
-    append_notes(report.notes, drafting.drafter->notes());
-    const int trained = drafting.drafter->trained_positions();
+    append_notes(report.notes, drafting.drafter->properties().notes);
+    const int trained = drafting.drafter->properties().trained_positions;
     const auto beyond =
         std::ranges::count_if(models.recording->info().prompts,
                               [&](const RecordedPrompt& one) { return trained > 0 && one.rows() > trained; });
@@ -69,7 +63,7 @@ Status replay_group(const DrafterGroup& group, const std::vector<ResolvedRun>& r
     }
     const TimeNs start = monotonic_ns();
     DS_ASSIGN(ReplayResult result, replay(*models.recording, *models.target, *drafting.drafter,
-                                          drafting.replayed, *models.exec, options));
+                                          drafting.replayed, *models.backend, options));
     report.seconds += seconds(monotonic_ns() - start);
     for (std::size_t i = 0; i < places.size(); ++i) {
         report.result.rounds[places[i]] = std::move(result.rounds[i]);
@@ -99,8 +93,8 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hook
     report.costs = config.costs;
     report.levels = first.tree.levels();
     report.precision = std::string(kernels::to_text(models.precision));
-    report.isa = std::string(kernels::to_text(models.exec->isa()));
-    report.threads = models.exec->threads();
+    report.isa = std::string(kernels::to_text(models.backend->pool().isa()));
+    report.threads = models.backend->pool().threads();
     std::vector<std::string> hashes;
     for (const RecordedPrompt& prompt : info.prompts) hashes.push_back(prompt.hash);
     for (const ResolvedRun& run : runs) {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/job_hooks.h"
-#include "app/jobs/commands/shard.h"
+#include "app/jobs/commands/run_config.h"
 #include "app/jobs/resolve/artefacts.h"
+#include "base/job_hooks.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/recording/recording.h"
@@ -54,11 +54,10 @@ struct ReplayReport {
     std::int64_t rounds() const;
 };
 
-/// Returns the conversation of each prompt, the unit that intervals resample.
-std::vector<std::size_t> conversation_of_prompts(std::span<const RecordedPrompt> prompts);
-inline std::vector<std::size_t> conversation_of_prompts(const RecordingInfo& info) {
-    return conversation_of_prompts(info.prompts);
-}
+/// Joins recordings, the shards of one command, to the recording of the whole in the new folder `out`. Its
+/// turns are in the order of the prompt file. bad_input names what differs between two recordings, and a
+/// shard that is missing, doubled or incomplete. Returns the number of conversations.
+Result<std::size_t> pool_recordings(const std::string& out, const std::vector<std::string>& folders);
 
 /// Loads the recording, drafter and heads, and replays. Blocks.
 Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hooks);

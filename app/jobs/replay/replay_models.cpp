@@ -31,9 +31,9 @@ RunConfig make_run_config(const ReplayConfig& config, const DecodeRecording& rec
 }
 
 Result<std::unique_ptr<LmHead>> load_head(const ResolvedRun& run, const HeadWeights& weights,
-                                          kernels::Exec& exec) {
+                                          kernels::Backend& backend) {
     DS_ASSIGN(auto head, make_head(*run.head, run.artefacts));
-    DS_TRY(head->prepare(exec, weights));
+    DS_TRY(head->prepare(backend, weights));
     if (const Status can = ReplayRunner::check(*head, recording_topk); !can.ok())
         return bad_input("--heads {}: cannot be replayed: {}", to_text(*run.head), can.error().message);
     return head;
@@ -64,12 +64,13 @@ Result<ReplayModels> load_models(const ReplayConfig& config, const ResolvedRun& 
     ReplayModels models;
     models.recording = std::move(recording);
     say_notes(thread_limit_notes(config.threads));
-    models.exec = kernels::make_cpu_exec(threads_or_default(config.threads));
+    models.backend = kernels::make_cpu_backend(threads_or_default(config.threads));
     models.precision = first.precision.value_or(
         kernels::precision_from(models.recording->info().precision).value_or(kernels::Precision::bf16));
     hooks.report(-1, "packing the LM head");
     const std::string model = models.recording->weights_path().empty() ? first.config.model : config.model;
-    DS_ASSIGN(models.target, make_recorded_target(*models.recording, model, *models.exec, models.precision));
+    DS_ASSIGN(models.target,
+              make_recorded_target(*models.recording, model, *models.backend, models.precision));
     return models;
 }
 
@@ -113,8 +114,8 @@ Result<DraftModels> load_draft_models(const DrafterGroup& group, const std::vect
     out.drafter = std::move(drafter);
     if (!out.drafter) {
         hooks.report(-1, "loading drafter " + first.drafter_id);
-        DS_ASSIGN(out.drafter, load_drafter(first, *models.target, *models.exec));
-        say_notes(out.drafter->notes());
+        DS_ASSIGN(out.drafter, load_drafter(first, *models.target, *models.backend));
+        say_notes(out.drafter->properties().notes);
     }
     DS_TRY(check_recording_features(*models.recording, *out.drafter, first.drafter_id));
     if (!out.drafter->uses_head()) return out;
@@ -122,7 +123,7 @@ Result<DraftModels> load_draft_models(const DrafterGroup& group, const std::vect
         head_weights(first, *out.drafter, *models.target, models.recording->info().target);
     for (const std::size_t i : group.heads) {
         hooks.report(-1, "preparing head " + to_text(*runs[i].head));
-        DS_ASSIGN(auto head, load_head(runs[i], weights, *models.exec));
+        DS_ASSIGN(auto head, load_head(runs[i], weights, *models.backend));
         out.replayed.push_back({head.get(), find_head(runs[i].head->id)->replay_only});
         out.heads.push_back(std::move(head));
     }
@@ -131,7 +132,7 @@ Result<DraftModels> load_draft_models(const DrafterGroup& group, const std::vect
 
 std::vector<std::string> estimate_reasons(const ReplayModels& models, const LmHead* head) {
     const RecordingInfo& info = models.recording->info();
-    const std::string isa(kernels::to_text(models.exec->isa()));
+    const std::string isa(kernels::to_text(models.backend->pool().isa()));
     const std::string precision(kernels::to_text(models.precision));
     std::vector<std::string> reasons;
     if (!info.isa.empty() && info.isa != isa)

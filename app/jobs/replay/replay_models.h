@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/job_hooks.h"
 #include "app/jobs/replay/replay_job.h"
 #include "app/jobs/resolve/resolve.h"
+#include "base/job_hooks.h"
 #include "engine/heads/head.h"
 #include "engine/recording/recording.h"
 #include "engine/transformer/target.h"
@@ -18,7 +18,7 @@ namespace draftscope {
 /// Data that stays loaded while heads are replayed.
 struct ReplayModels {
     std::shared_ptr<const DecodeRecording> recording;
-    std::unique_ptr<kernels::Exec> exec;
+    std::unique_ptr<kernels::Backend> backend;
     std::unique_ptr<Target> target;
     kernels::Precision precision = kernels::Precision::bf16;
 };

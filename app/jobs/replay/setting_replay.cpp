@@ -61,7 +61,7 @@ class SettingReplayer {
         options.on_round = [this](std::size_t, std::size_t prompt, const DraftTree& tree,
                                   const HeadRound& round) { add(prompt, tree, round); };
         DS_TRY(replay(*models_.recording, *models_.target, *drafting.drafter, drafting.replayed,
-                      *models_.exec, options));
+                      *models_.backend, options));
         push(run, drafting.heads.empty() ? std::string() : to_text(*run.head));
         return {};
     }

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "app/jobs/commands/job_hooks.h"
-#include "app/jobs/commands/sweep_view.h"
+#include "app/jobs/commands/sweep_report.h"
+#include "base/job_hooks.h"
 #include "base/result.h"
 #include "capture/record.h"
 

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "app/jobs/resolve/assets.h"
 #include "app/jobs/run/run_job.h"
 #include "base/did_you_mean.h"
 

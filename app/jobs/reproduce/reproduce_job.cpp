@@ -14,6 +14,7 @@
 #include "app/jobs/replay/replay_models.h"
 #include "app/jobs/reproduce/replayed_rows.h"
 #include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/prompt_file.h"
 #include "app/jobs/run/run_job.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "app/jobs/run/run_job.h"
+#include "app/jobs/resolve/assets.h"
 #include "base/did_you_mean.h"
 #include "engine/draft/registry.h"
 #include "engine/heads/artefact.h"
@@ -157,7 +157,8 @@ HeadFiles find_artefacts(const HeadSpec& spec, const ArtefactSources& sources) {
     if (info->required_file == RequiredFile::fitted && found.artefact_path.empty())
         found.artefact_path = shipped_artefact(spec, spec.id, sources.drafter_id);
     if (info->required_file != RequiredFile::fitted && found.ranking_path.empty())
-        found.ranking_path = info->fit.reads_text() ? demo_text_ranking_path() : demo_ranking_path();
+        found.ranking_path =
+            info->fit.has(FitRecipe::raw_text) ? demo_text_ranking_path() : demo_ranking_path();
     if (found.affinity_path.empty())
         found.affinity_path =
             shipped_artefact(HeadSpec{std::string(rdk_suffix().id), {}}, rdk_suffix().id, sources.drafter_id);

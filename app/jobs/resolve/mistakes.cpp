@@ -1,10 +1,9 @@
-#include "app/jobs/resolve/mistakes.h"
 
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
 
-#include "app/jobs/run/run_job.h"
+#include "app/jobs/resolve/resolve.h"
 
 namespace draftscope {
 namespace {

@@ -5,11 +5,9 @@
 #include <set>
 
 #include "app/jobs/resolve/artefacts.h"
-#include "app/jobs/resolve/hub_cache.h"
-#include "app/jobs/run/numerics.h"
-#include "app/jobs/run/prompt_file.h"
-#include "app/jobs/run/run_job.h"
+#include "app/jobs/resolve/assets.h"
 #include "base/did_you_mean.h"
+#include "base/parse.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/draft/registry.h"
 #include "engine/formats/gguf.h"
@@ -165,6 +163,24 @@ Status resolve_head(ResolvedRun& run, bool replay) {
     if (!trained_drafter.empty() && run.config.drafter == run.drafter_id) run.drafter_path = trained_drafter;
     run.head = std::move(spec);
     return {};
+}
+
+/// Number of rows from which products are bound by compute rather than memory. Our default, not measured.
+constexpr int default_library_rows = 33;
+constexpr int max_library_rows = 1 << 20;
+
+/// Parses --numerics. "exact" gives 0; "fast" and "fast:ROWS" give the minimum rows of a product that a
+/// library may compute on the device.
+Result<int> parse_numerics(const std::string& text) {
+    if (text == "exact") return 0;
+    if (text == "fast") return default_library_rows;
+    const std::string prefix = "fast:";
+    if (text.starts_with(prefix)) {
+        const auto rows = parse_number<int>(std::string_view(text).substr(prefix.size()));
+        if (rows && *rows >= 1 && *rows <= max_library_rows) return *rows;
+        return bad_input("--numerics {}: ROWS of fast:ROWS must be 1 to {}", text, max_library_rows);
+    }
+    return bad_input("--numerics {}: unknown; known are exact, fast, fast:ROWS", text);
 }
 
 Status resolve_backend(ResolvedRun& run) {

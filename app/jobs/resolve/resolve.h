@@ -15,7 +15,7 @@
 #include "engine/verify/simulated_acceptance.h"
 #include "kernels/matrix.h"
 #include "profiler/cupti/tier.h"
-#include "profiler/stats/tree_choice.h"
+#include "stats/tree_choice.h"
 
 namespace draftscope {
 
@@ -59,6 +59,9 @@ std::string default_tree(std::string_view backend);
 /// Checks and converts a config. `replay` allows heads that need future tokens.
 Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay = false);
 
+/// Fills in defaults: the demo model, the demo checkpoint of a drafter, the demo ranking for fr-spec.
+Result<RunConfig> resolve_defaults(RunConfig config);
+
 /// Splits "slimspec:rank=72,fr-spec:v=8192,bytes=1" into specs. A piece `key=value` without a colon continues
 /// the previous spec.
 std::vector<std::string> split_specs(const std::string& list);
@@ -70,5 +73,19 @@ struct ResolvedShadow {
 };
 /// Returns the heads of --shadow, checked against `run`.
 Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run);
+/// Checks a config without loading a model: unknown head or drafter, bad tree, missing files.
+Status validate(const RunConfig& config);
+
+/// A field of the Session panel whose value prevents a run.
+struct Mistake {
+    std::string field;    ///< its label; "" = not a single field
+    std::string message;  ///< one line
+};
+/// Returns the mistakes of a config, at most one per field; empty if a run can start. After each mistake its
+/// field is set to the default and the search continues.
+std::vector<Mistake> find_mistakes(RunConfig config);
+
+/// Returns one line per mistake: the field's label and the message.
+std::string to_text(const std::vector<Mistake>& mistakes);
 
 }  // namespace draftscope

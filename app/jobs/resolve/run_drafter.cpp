@@ -12,10 +12,12 @@ namespace {
 /// Returns the part of the weights that a drafter determines.
 HeadWeights drafter_part(const ResolvedRun& run, const Drafter& drafter, const Target& target) {
     HeadWeights weights;
-    weights.lm_head = drafter.own_lm_head() != nullptr ? drafter.own_lm_head() : &target.lm_head();
-    weights.row_ids = drafter.own_lm_head_ids();
+    weights.lm_head =
+        drafter.properties().lm_head != nullptr ? drafter.properties().lm_head : &target.lm_head();
+    weights.row_ids = drafter.properties().lm_head_ids;
     weights.hidden = weights.lm_head->k();
-    weights.drafter_bytes = static_cast<double>(drafter.weight_bytes() + drafter.feature_weight_bytes());
+    weights.drafter_bytes =
+        static_cast<double>(drafter.properties().weight_bytes + drafter.properties().feature_weight_bytes);
     weights.drafter = run.drafter_id;
     // Without a checkpoint hash, weights of any drafter of this type are accepted.
     if (const auto hash = checkpoint_hash(parse_drafter_path(run.drafter_path)); hash.ok())
@@ -25,10 +27,11 @@ HeadWeights drafter_part(const ResolvedRun& run, const Drafter& drafter, const T
 
 }  // namespace
 
-Result<std::unique_ptr<Drafter>> load_drafter(const ResolvedRun& run, Target& target, kernels::Exec& exec) {
+Result<std::unique_ptr<Drafter>> load_drafter(const ResolvedRun& run, Target& target,
+                                              kernels::Backend& backend) {
     const std::string spec =
         run.drafter_path.empty() ? run.drafter_id : run.drafter_id + ":" + run.drafter_path;
-    return make_drafter(spec, run.drafter_path, target, exec);
+    return make_drafter(spec, run.drafter_path, target, backend);
 }
 
 HeadWeights head_weights(const ResolvedRun& run, const Drafter& drafter, const Target& target) {

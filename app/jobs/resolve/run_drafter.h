@@ -12,7 +12,8 @@
 namespace draftscope {
 
 /// Loads the drafter that `run` names.
-Result<std::unique_ptr<Drafter>> load_drafter(const ResolvedRun& run, Target& target, kernels::Exec& exec);
+Result<std::unique_ptr<Drafter>> load_drafter(const ResolvedRun& run, Target& target,
+                                              kernels::Backend& backend);
 
 /// Returns what the heads of `run` are built from. Pointers refer to `drafter` and `target`.
 HeadWeights head_weights(const ResolvedRun& run, const Drafter& drafter, const Target& target);

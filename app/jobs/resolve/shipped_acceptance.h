@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "profiler/stats/tree_choice.h"
+#include "stats/tree_choice.h"
 
 /// Reads the shipped acceptance of the demo model's drafters (assets/demo_acceptance.json). The table is made
 /// by tools/make_acceptance_table.py; --tree quick forecasts from it instead of from pilot rounds.

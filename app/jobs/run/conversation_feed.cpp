@@ -31,10 +31,11 @@ Result<ChatTemplate> choose_chat(const Target& target, const RunConfig& config,
     if (config.raw && switched)
         return bad_input("--template {}: --raw uses no chat template; use one of the two",
                          config.template_switches.front());
-    if (!config.raw && !target.chat().problem().empty()) return bad_input("{}", target.chat().problem());
+    ChatTemplate chat;
+    if (!config.raw) chat = target.chat().with_switches(config.template_switches);
+    if (!chat.problem().empty()) return bad_input("{}", chat.problem());
     if (recorded) return ChatTemplate();
-    if (!config.raw && !target.chat().is_raw()) {
-        ChatTemplate chat = target.chat().with_switches(config.template_switches);
+    if (!chat.is_raw()) {
         append_notes(notes, chat.notes(std::ranges::any_of(
                                 conversations, [](const Conversation& one) { return !one.system.empty(); })));
         return chat;
@@ -82,6 +83,8 @@ Result<std::vector<TokenId>> ConversationFeed::append_turn(const Target& target,
     if (target.tokenizer()->add_bos(!chat.is_raw()) && bos != no_token &&
         (tokens.empty() || tokens[0] != bos))
         tokens.insert(tokens.begin(), bos);
+    const TokenId eos = target.tokenizer()->named_eos();
+    if (target.tokenizer()->add_eos() && (tokens.empty() || tokens.back() != eos)) tokens.push_back(eos);
     const int rows = target.config().vocab;
     for (const TokenId token : tokens) {
         if (token < rows) continue;

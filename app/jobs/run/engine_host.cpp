@@ -1,17 +1,15 @@
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "app/jobs/run/choose_tree.h"
 #include "app/jobs/run/conversation_feed.h"
-#include "app/jobs/run/earlier_runs.h"
 #include "app/jobs/run/gpu_row_sinks.h"
 #include "app/jobs/run/model_cache.h"
-#include "app/jobs/run/numerics.h"
-#include "app/jobs/run/run_description.h"
+#include "app/jobs/run/pool.h"
 #include "app/jobs/run/run_file.h"
 #include "app/jobs/run/run_job.h"
-#include "app/jobs/run/run_parts.h"
 #include "app/jobs/run/run_plan.h"
 #include "app/jobs/run/run_telemetry.h"
 #include "base/clock.h"
@@ -31,7 +29,6 @@ struct RunContext {
     const RunHooks& hooks;
     RunFile& file;
     RunReport report = {};
-    std::unique_ptr<CounterSession> counters = {};  ///< set at tier T3
 };
 
 /// Numbers the steps of a run that continues an earlier one, whose steps come first.
@@ -72,13 +69,13 @@ CaptureOutput output_of(const RunRow& row, const Vocabulary& vocabulary, RowIds&
 /// baseline uses no heads.
 struct RunDecoder {
     RunDecoder(const RunRow& row, const RunPlan& plan, ModelCache& models, Drafter& drafter, RowIds& ids,
-               RecordSink& out, int first_step, CounterSession* counters, DebugGate& gate,
-               const RunHooks& hooks, const std::string& activity)
+               RecordSink& out, int first_step, DebugGate& gate, const RunHooks& hooks,
+               const std::string& activity)
         : steps(out, first_step),
-          telemetry(row, ids, steps, counters),
+          telemetry(row, ids, steps),
           feed(models.target(), plan.conversations, plan.feed_settings(), hooks, activity),
           session(models.target(), drafter, plan.baseline ? nullptr : models.head(),
-                  plan.baseline ? nullptr : models.full_head(), models.exec(),
+                  plan.baseline ? nullptr : models.full_head(), models.backend(),
                   plan.decode_options(plan.baseline ? std::span<const ShadowHead>() : models.shadows()),
                   output_of(row, models.vocabulary(), ids, telemetry.sink()), telemetry.phases(), gate) {
         telemetry.phases().set_enabled(hooks.phases);
@@ -139,6 +136,30 @@ class Baseline : public RecordSink {
     bool ok = true, cancelled = false;
 };
 
+/// Verifies a run with --numerics fast: decodes the first turns of `prompts` again with exact kernels. Absent
+/// for exact runs and for texts that are not the target's own (other rules, simulated acceptance). The device
+/// uses exact kernels afterwards.
+Result<std::optional<ExactCheck>> check_fast_run(const ResolvedRun& run, Target& target,
+                                                 kernels::Backend& backend, const ChatTemplate& chat,
+                                                 const std::vector<Conversation>& conversations,
+                                                 const std::vector<PromptReport>& prompts) {
+    if (run.library_rows == 0 || backend.is_host()) return std::optional<ExactCheck>();
+    DS_TRY(backend.use_cublaslt(0));
+    if (run.rule()->info().losslessness != Losslessness::exact) return std::optional<ExactCheck>();
+    std::map<int, const PromptOutcome*> outcomes;
+    for (const PromptReport& prompt : prompts) outcomes[prompt.ordinal] = &prompt.outcome;
+    const Sampling sampling{run.config.temperature, run.config.top_p, run.config.top_k, run.config.seed};
+    ExactCheck check;
+    for (const Conversation& conversation : conversations) {
+        const auto found = outcomes.find(conversation.first_ordinal);
+        const auto sequence = static_cast<std::uint64_t>(conversation.first_ordinal);
+        if (found == outcomes.end()) continue;
+        DS_ASSIGN(const auto prompt, ConversationFeed::first_turn(target, conversation, chat));
+        DS_TRY(check_exact(target, backend, sampling, sequence, prompt, found->second->tokens, check));
+    }
+    return std::optional<ExactCheck>(check);
+}
+
 }  // namespace
 
 struct EngineHost::Impl {
@@ -168,9 +189,9 @@ RowIds& EngineHost::ids() {
 /// Call before models are loaded: CUPTI must observe the capture of graphs to attribute their kernels. Models
 /// loaded by an untraced run are reloaded.
 TierChoice EngineHost::Impl::open_run_tier(const ResolvedRun& run) {
-    TierChoice choice = open_tier(run.tier, run.gpu, gpu_session(), probe_counters());
+    TierChoice choice = open_tier(run.tier, run.gpu, gpu_session());
     if (!choice.why.empty()) log_warning("{}", choice.why);
-    if (choice.used == Tier::t0 || choice.used == Tier::t3 || traced) return choice;
+    if (choice.used == Tier::t0 || traced) return choice;
     models.clear();
     traced = true;
     return choice;
@@ -187,10 +208,6 @@ Status EngineHost::Impl::load(RunPlan& plan, RunContext& context) {
     DS_ASSIGN(plan.skipped, ConversationFeed::drop_unusable(models.target(), plan.chat, plan.conversations,
                                                             plan.windowed && !run.auto_tree, plan.notes));
     report.planned_prompts = plan.prompts();
-    if (report.tier.used != Tier::t3) return {};
-    // The device has its context here; a refusal must be known before the run's tier is recorded.
-    context.counters = begin_counters(make_counter_api(), report.tier);
-    if (!context.counters) log_warning("{}", report.tier.why);
     return {};
 }
 
@@ -229,11 +246,10 @@ Status EngineHost::Impl::decode_baseline(Baseline& baseline, std::size_t count, 
     gate.set_enabled(false);
     if (!baseline.decoder) {
         DS_ASSIGN(baseline.drafter,
-                  make_drafter(std::string(plain_drafter), "", models.target(), models.exec()));
+                  make_drafter(std::string(plain_drafter), "", models.target(), models.backend()));
         baseline.began = monotonic_ns();
         baseline.decoder.emplace(baseline.row, baseline.plan, models, *baseline.drafter, baseline.ids,
-                                 baseline, 0, context.counters.get(), gate, baseline.hooks,
-                                 "autoregressive baseline: prompt");
+                                 baseline, 0, gate, baseline.hooks, "autoregressive baseline: prompt");
     }
     if (baseline.hooks.on_progress) baseline.hooks.on_progress(-1, "autoregressive baseline");
     const Status decoded = baseline.decoder->decode(count);
@@ -327,8 +343,8 @@ Status EngineHost::Impl::record_run(RunPlan& plan, std::optional<RunPlan>& basel
     }
     Status outcome;
     {
-        RunDecoder own(row, plan, models, models.drafter(), ids, context.recorder, kept_steps,
-                       context.counters.get(), context.gate, context.hooks, "prompt");
+        RunDecoder own(row, plan, models, models.drafter(), ids, context.recorder, kept_steps, context.gate,
+                       context.hooks, "prompt");
         outcome = take_turns(own, first || !baseline ? nullptr : &*baseline, context);
         own.telemetry.finish();
         report.prompts = own.feed.take_reports();
@@ -336,14 +352,14 @@ Status EngineHost::Impl::record_run(RunPlan& plan, std::optional<RunPlan>& basel
     }
     report.prompts.insert(report.prompts.end(), plan.kept.reports.begin(), plan.kept.reports.end());
     std::ranges::sort(report.prompts, {}, &PromptReport::ordinal);
-    report.pinned_workers = models.exec().pinned();
-    if (const kernels::Backend* device = models.exec().device()) report.gpu = device->stats();
+    report.pinned_workers = models.backend().pool().pinned();
+    if (!models.backend().is_host()) report.gpu = models.backend().stats();
     report.cancelled = context.gate.cancelled();
     if (outcome.ok() && !report.cancelled) {
-        DS_ASSIGN(report.exact, check_fast_run(plan.run, models.target(), models.exec(), plan.chat,
+        DS_ASSIGN(report.exact, check_fast_run(plan.run, models.target(), models.backend(), plan.chat,
                                                plan.conversations, report.prompts));
     }
-    note_long_rounds(context.recorder, row.id, models.drafter().trained_positions(), report.notes);
+    note_long_rounds(context.recorder, row.id, models.drafter().properties().trained_positions, report.notes);
     say_notes(report.notes);
     for (const std::string& note : report.notes)
         context.recorder.push(NoteRow{row.id, 0, monotonic_ns(), note});

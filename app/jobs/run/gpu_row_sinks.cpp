@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -12,17 +10,13 @@
 
 namespace draftscope {
 
-TierChoice open_tier(Tier requested, bool gpu_backend, GpuSession& session, const CuptiProbe& counters) {
+TierChoice open_tier(Tier requested, bool gpu_backend, GpuSession& session) {
     TierChoice out{requested, Tier::t0, ""};
     if (requested == Tier::t0) return out;
     if (!gpu_backend) {
         out.why = fmt::format(
             "{} traces GPU work, but this run uses the CPU: measured at T0, whose phase times are complete",
             to_text(requested));
-        return out;
-    }
-    if (requested == Tier::t3 && counters.state == CuptiState::ready) {
-        out.used = Tier::t3;
         return out;
     }
     const CuptiProbe state = session.open(requested);
@@ -32,19 +26,7 @@ TierChoice open_tier(Tier requested, bool gpu_backend, GpuSession& session, cons
         return out;
     }
     out.used = session.tier();
-    if (requested != Tier::t3) return out;
-    out.why = fmt::format("T3 needs GPU counters: {}; {}. Traced at T2", counters.text, counters.remedy);
     return out;
-}
-
-std::unique_ptr<CounterSession> begin_counters(std::unique_ptr<CounterApi> api, TierChoice& choice) {
-    auto session = std::make_unique<CounterSession>(std::move(api));
-    const CuptiProbe state = session->begin();
-    if (state.state == CuptiState::ready) return session;
-    choice.used = Tier::t0;
-    choice.why = fmt::format("T3 needs GPU counters: {}; {}. Measured at T0", state.text,
-                             state.remedy.empty() ? "no remedy on this machine" : state.remedy);
-    return nullptr;
 }
 
 void StepFinder::add(RowId id, TimeNs start_ns, TimeNs end_ns) {
@@ -125,41 +107,6 @@ void GpuRowSink::finish() {
     steps_.finish();
     collect();
     push_losses();
-}
-
-void CounterRowSink::collect(bool all) {
-    session_.take(readings_, all);
-    std::map<std::pair<RowId, Phase>, std::array<double, gpu_counter_names.size()>> sums;
-    std::vector<CounterReading> waiting;
-    for (const CounterReading& reading : readings_) {
-        const std::optional<RowId> step = steps_.find(reading.start_ns - run_start_);
-        if (!step) {
-            waiting.push_back(reading);
-            continue;
-        }
-        if (*step == 0) continue;  // readings of prefill belong to no step
-        auto& sum = sums[{*step, reading.phase}];
-        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += reading.values[i];
-    }
-    readings_ = std::move(waiting);
-    std::vector<GpuCounterRow> rows;
-    for (const auto& [key, values] : sums)
-        for (std::size_t i = 0; i < values.size(); ++i)
-            rows.push_back(
-                {run_id_, key.first, static_cast<int>(key.second), gpu_counter_names[i], values[i]});
-    if (!rows.empty()) next_.push(std::move(rows));
-}
-
-void CounterRowSink::finish() {
-    steps_.finish();
-    collect(true);
-    session_.end();
-    const CounterLosses losses = session_.take_losses();
-    push_loss("gpu_counter_no_room", losses.skipped);
-    push_loss("gpu_counter_dropped", losses.dropped);
-    if (losses.failure.empty()) return;
-    push_loss("gpu_counters_ended", 1);
-    next_.push(NoteRow{run_id_, 0, now(), "counting ended: " + losses.failure});
 }
 
 }  // namespace draftscope

@@ -1,25 +1,51 @@
 #pragma once
 
-#include <memory>
+#include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <utility>
+#include <variant>
 #include <vector>
 
-#include "app/jobs/run/step_row_sink.h"
+#include "base/clock.h"
 #include "capture/record.h"
-#include "profiler/cupti/counter_session.h"
 #include "profiler/cupti/gpu_session.h"
 #include "profiler/cupti/tier.h"
 
 namespace draftscope {
 
-/// Opens `session` for the requested tier if the back end runs on a GPU. Returns the tier that the run gets
-/// and why. Call before the CUDA back end creates its context or captures a graph. `counters` says whether
-/// counters can be read. T3 needs no session: begin_counters() starts its counters once a context exists.
-TierChoice open_tier(Tier requested, bool gpu_backend, GpuSession& session, const CuptiProbe& counters);
+/// A sink between engine and recorder. It forwards every record, and adds rows of its own after each step.
+class StepRowSink : public RecordSink {
+  public:
+    StepRowSink(RecordSink& next, RowId run_id, TimeNs run_start)
+        : next_(next), run_id_(run_id), run_start_(run_start) {}
+    void push(Record record) final {
+        const auto* step = std::get_if<StepRecord>(&record);
+        const bool ended = step != nullptr;
+        if (ended) add_step(step->step);
+        next_.push(std::move(record));
+        if (ended) after_step();
+    }
+    /// Call after the engine's last record. Pushes the remaining rows and the losses.
+    virtual void finish() = 0;
 
-/// Starts the counters for T3. Call on the decoding thread once the model is on the device. If the device
-/// refuses, returns null and sets `choice` to T0 with the reason.
-std::unique_ptr<CounterSession> begin_counters(std::unique_ptr<CounterApi> api, TierChoice& choice);
+  protected:
+    /// Called for each step, before and after it is forwarded.
+    virtual void add_step(const StepRow&) {}
+    virtual void after_step() = 0;
+    TimeNs now() const { return std::max<TimeNs>(0, monotonic_ns() - run_start_); }
+    void push_loss(const char* kind, std::uint64_t count) {
+        if (count > 0) next_.push(LossRow{run_id_, now(), kind, static_cast<std::int64_t>(count)});
+    }
+
+    RecordSink& next_;
+    RowId run_id_;
+    TimeNs run_start_;
+};
+
+/// Opens `session` for the requested tier if the back end runs on a GPU. Returns the tier that the run gets
+/// and why. Call before the CUDA back end creates its context or captures a graph.
+TierChoice open_tier(Tier requested, bool gpu_backend, GpuSession& session);
 
 /// Finds the step of GPU work by its launch time. Steps are added when they end, ops when the GPU has
 /// finished them. Single-threaded.
@@ -57,23 +83,6 @@ class GpuRowSink : public StepRowSink {
     StepFinder steps_;
     std::vector<GpuOp> ops_;
     std::vector<GpuCall> calls_;
-};
-
-/// Sink for counters: assigns each phase's readings to a step and sums them by step and phase.
-class CounterRowSink : public StepRowSink {
-  public:
-    CounterRowSink(RecordSink& next, CounterSession& session, RowId run_id, TimeNs run_start)
-        : StepRowSink(next, run_id, run_start), session_(session) {}
-    void finish() override;
-
-  private:
-    void add_step(const StepRow& step) override { steps_.add(step.id, step.start_ns, step.end_ns); }
-    void after_step() override { collect(false); }
-    void collect(bool all);
-
-    CounterSession& session_;
-    StepFinder steps_;
-    std::vector<CounterReading> readings_;
 };
 
 /// NVTX domain of CUDA calls in table nvtx_range. The payload is the correlation id of the gpu_op rows that

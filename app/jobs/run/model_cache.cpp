@@ -4,8 +4,7 @@
 #include <mutex>
 
 #include "app/jobs/machine/capabilities.h"
-#include "app/jobs/machine/probe_cache.h"
-#include "app/jobs/resolve/packed_cache_dir.h"
+#include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/run_drafter.h"
 #include "base/cpus.h"
 #include "base/log.h"
@@ -29,12 +28,12 @@ void ModelCache::drop_target() {
 
 void ModelCache::clear() {
     drop_target();
-    exec_.value.reset();
+    backend_.value.reset();
 }
 
 Machine ModelCache::machine() const {
     Machine machine = machine_;
-    const ReadBandwidth probed = load_probe(machine.cpu_name, exec().threads());
+    const ReadBandwidth probed = load_probe(machine.cpu_name, backend().pool().threads());
     machine.read_gb_per_s = probed.stream;
     machine.scattered_read_gb_per_s = probed.scattered;
     return machine;
@@ -47,13 +46,13 @@ void ModelCache::replace_capability(Capability capability) {
 
 Notes ModelCache::notes() const {
     Notes out = target().notes();
-    append_notes(out, drafter().notes());
+    append_notes(out, drafter().properties().notes);
     return out;
 }
 
 /// Reports the pinning of this run next to the machine's capability.
 void ModelCache::note_pinning(int threads, bool pin) {
-    const int workers = threads - 1, pinned = exec().pinned();
+    const int workers = threads - 1, pinned = backend().pool().pinned();
     Capability pinning = *std::find_if(machine_.capabilities.begin(), machine_.capabilities.end(),
                                        [](const Capability& one) { return one.name == "thread pinning"; });
     pinning.brief = pinned > 0 ? "on" : "off";
@@ -80,26 +79,33 @@ Status ModelCache::load_exec(const ResolvedRun& run) {
     const bool cuda = config.backend == "cuda";
     const ExecKey key{config.backend, threads_or_default(config.threads), config.pin,
                       cuda && config.gpu_graphs, cuda && config.l2_window};
-    if (exec_.holds(key)) return {};
-    if (cuda || exec_.key.backend == "cuda") drop_target();
+    if (backend_.holds(key)) return {};
+    if (cuda || backend_.key.backend == "cuda") drop_target();
     if (!cuda) {
-        exec_ = {key, kernels::make_cpu_exec(key.threads, kernels::best_isa(), key.pin)};
+        // A target that stays keeps the backend that its weights belong to.
+        auto pool = kernels::make_thread_pool(key.threads, kernels::best_isa(), key.pin);
+        if (backend_.value != nullptr)
+            backend_.value->set_pool(std::move(pool));
+        else
+            backend_.value = kernels::make_cpu_backend(std::move(pool));
+        backend_.key = key;
         note_pinning(key.threads, key.pin);
         return {};
     }
-    exec_.value.reset();
+    backend_.value.reset();
     kernels::CudaOptions options;
+    options.threads = key.threads;
     options.graphs = key.gpu_graphs;
     options.cache_windows = key.l2_window;
     DS_ASSIGN(auto device, kernels::open_cuda(options));
     note_gpu(device->info());
-    exec_ = {key, kernels::make_device_exec(key.threads, std::move(device))};
+    backend_ = {key, std::move(device)};
     return {};
 }
 
 Status ModelCache::load_target(const ResolvedRun& run, const RunHooks& hooks) {
     DS_TRY(load_exec(run));
-    if (kernels::Backend* device = exec().device()) DS_TRY(device->use_cublaslt(run.library_rows));
+    if (!backend().is_host()) DS_TRY(backend().use_cublaslt(run.library_rows));
     const TargetKey key{run.config.model, run.config.precision, run.config.backend, run.config.context};
     if (!target_.holds(key)) {
         drop_target();
@@ -107,8 +113,8 @@ Status ModelCache::load_target(const ResolvedRun& run, const RunHooks& hooks) {
             if (hooks.on_progress) hooks.on_progress(fraction, what);
         };
         DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
-        DS_ASSIGN(auto loaded,
-                  Target::load(run.config.model, exec(), run.precision, progress, cache, run.config.context));
+        DS_ASSIGN(auto loaded, Target::load(run.config.model, backend(), run.precision, progress, cache,
+                                            run.config.context));
         if (loaded->tokenizer() == nullptr)
             return bad_input("--model {}: has no tokenizer", run.config.model);
         target_ = {key, std::move(loaded)};
@@ -133,7 +139,7 @@ Status ModelCache::load_drafter(const ResolvedRun& run, const RunHooks& hooks) {
     head_.value.reset();
     full_head_.reset();
     drafter_.value.reset();
-    DS_ASSIGN(auto loaded, draftscope::load_drafter(run, target(), exec()));
+    DS_ASSIGN(auto loaded, draftscope::load_drafter(run, target(), backend()));
     drafter_ = {key, std::move(loaded)};
     return {};
 }
@@ -157,10 +163,10 @@ Status ModelCache::load_heads(const ResolvedRun& run) {
     full_head_.reset();
     head_.key = {};  // matches no run if prepare() fails
     DS_ASSIGN(head_.value, make_head(*run.head, run.artefacts));
-    DS_TRY(head_.value->prepare(exec(), weights));
+    DS_TRY(head_.value->prepare(backend(), weights));
     if (!is_full_head(to_text(*run.head))) {
         DS_ASSIGN(full_head_, make_head(HeadSpec{std::string(full_head_id), {}}, {}));
-        DS_TRY(full_head_->prepare(exec(), weights));
+        DS_TRY(full_head_->prepare(backend(), weights));
     }
     head_.key = key;
     return {};
@@ -177,7 +183,7 @@ Status ModelCache::load_shadows(const ResolvedRun& run) {
     for (const ResolvedShadow& shadow : resolved) {
         const HeadSpec& spec = *shadow.run.head;
         DS_ASSIGN(auto made, make_head(spec, shadow.run.artefacts));
-        DS_TRY(made->prepare(exec(), head_weights(shadow.run, drafter(), target())));
+        DS_TRY(made->prepare(backend(), head_weights(shadow.run, drafter(), target())));
         shadows_.push_back({to_text(spec), made.get(), shadow.aligned});
         shadow_heads_.push_back(std::move(made));
     }
@@ -187,8 +193,8 @@ Status ModelCache::load_shadows(const ResolvedRun& run) {
 /// Drops a device that has failed, or that had no memory for data outliving a session: it would reject all
 /// further work, and its contents are lost. Clears an out-of-memory error that affected only an earlier run.
 bool ModelCache::drop_broken_device() {
-    kernels::Backend* device = exec_.value ? exec_.value->device() : nullptr;
-    if (device == nullptr) return false;
+    kernels::Backend* device = backend_.value.get();
+    if (device == nullptr || device->is_host()) return false;
     {
         const std::lock_guard lock(device->submit_mutex());
         device->clear_out_of_memory();

@@ -28,7 +28,7 @@ class ModelCache {
     /// Releases the models and the back end.
     void clear();
 
-    kernels::Exec& exec() const { return *exec_.value; }
+    kernels::Backend& backend() const { return *backend_.value; }
     Target& target() const { return *target_.value; }
     Drafter& drafter() const { return *drafter_.value; }
     LmHead* head() const { return head_.value.get(); }      ///< null if the drafter uses no head
@@ -86,7 +86,7 @@ class ModelCache {
 
     // In the order of their dependences: each part may refer to those before it.
     Machine machine_;
-    Part<ExecKey, kernels::Exec> exec_;
+    Part<ExecKey, kernels::Backend> backend_;
     Part<TargetKey, Target> target_;
     Part<DrafterKey, Drafter> drafter_;
     Part<HeadKey, LmHead> head_;

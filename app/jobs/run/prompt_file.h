@@ -42,9 +42,6 @@ struct PromptSet {
 /// tasks of task_of_category() in turn; the result is in file order.
 Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool balanced,
                                                    Notes* notes = nullptr);
-/// The value of --prompts that stands for standard input.
-inline constexpr const char* standard_input = "-";
-
 /// Returns the prompts that `config` selects: its prompt, or the shard of its file or recording. A shard
 /// without conversations is bad_input.
 Result<PromptSet> read_prompts(const RunConfig& config);

@@ -1,16 +1,15 @@
-#include "app/jobs/run/run_description.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <vector>
 
-#include "app/jobs/run/tree_autotuner.h"
+#include "app/jobs/run/choose_tree.h"
+#include "app/jobs/run/run_plan.h"
 #include "base/clock.h"
+#include "base/fields.h"
 #include "base/hash.h"
 #include "capture/run_setting.h"
 #include "engine/draft/drafter_files.h"
@@ -107,12 +106,6 @@ nlohmann::json drafter_hash(const std::string& path) {
     return hash.empty() ? nlohmann::json() : nlohmann::json(hash + path.substr(files.size()));
 }
 
-/// Returns {"index": 1, "count": 4}; null for all conversations.
-nlohmann::json shard_json(const Shard& shard) {
-    if (shard.whole()) return nullptr;
-    return {{"index", shard.index}, {"count", shard.count}};
-}
-
 nlohmann::json tags_json(const std::vector<std::string>& tags) {
     nlohmann::json out = nlohmann::json::object();
     for (const std::string& tag : tags) {
@@ -145,53 +138,38 @@ std::string config_json(const RunPlan& plan, const ModelCache& models, const Tie
     const auto shadows = plan.baseline ? std::span<const ShadowHead>() : models.shadows();
     const RunConfig& c = run.config;
     const DrafterInfo drafter = drafter_traits(c.drafter);
-    nlohmann::json document = {
-        {"command", to_command_line(c, {drafter.drafts, drafter.uses_head})},
-        {"model", c.model},
-        {"model_hash", known_or_null(hash_contents(c.model))},
-        {"drafter_hash", drafter_hash(run.drafter_path)},
-        {"head_hash", run.head ? head_hash(run.artefacts) : nlohmann::json()},
-        {"tokenizer_fingerprint", fmt::format("{:016x}", models.target().tokenizer()->fingerprint())},
-        {"drafter", c.drafter},
-        {"head", c.head},
-        {"head_artefact", artefact_json(run)},
-        {std::string(ranking_key), known_or_null(models.vocabulary().ranking)},
-        {"head_streamed_bytes", streamed_json(run, head, shadows)},
-        {head_traits_key, traits_json(run, head, shadows)},
-        {"tree", to_text(run.tree)},
-        {"tree_auto", run.auto_tree ? to_json(run.forecasts) : nlohmann::json()},
-        {"temperature", c.temperature},
-        {"top_p", c.top_p},
-        {"top_k", c.top_k},
-        {"seed", c.seed},
-        {"verify", run.verify->text()},
-        {std::string(losslessness_key), to_text(run.rule()->info().losslessness)},
-        {"backend", c.backend},
-        {"gpu_graphs", c.gpu_graphs},
-        {"l2_window", c.l2_window},
-        {"acceptance", c.acceptance},
-        {"batch", c.batch},
-        {"pin", c.pin},
-        {"tier_asked", to_text(tier.requested)},
-        {"tier_note", tier.why},
-        {"span_interval", plan.decode_options(shadows).span_interval},
-        {"max_new", c.max_new},
-        {"ignore_eos", c.ignore_eos},
-        {"raw", c.raw},
-        {"template", template_text(c.template_switches)},
-        {"system", c.system},
-        {"system_hash", c.system.empty() ? "none" : fmt::format("{:016x}", fnv1a(c.system))},
-        {"prompts_file", c.prompts_file},
-        {"limit", c.limit},
-        {"stratify", c.balanced},
-        {std::string(shard_key), shard_json(c.shard)},
-        {"conversations", plan.total},
-        {skipped_key, plan.skipped.size()},
-        {std::string(planned_prompts_key), plan.prompts() + plan.kept.reports.size()},
-        {"prompts_hash", plan.prompts_hash},
-        {"tags", tags_json(c.tags)},
-        {"shadow", c.shadow},
-        {"calibration_rounds", c.calibration_rounds}};
+    nlohmann::json document =
+        write_fields(DS_FIELDS(RunConfig, model, drafter, head, temperature, top_p, top_k, seed, backend,
+                               gpu_graphs, l2_window, acceptance, batch, pin, max_new, ignore_eos, raw,
+                               system, prompts_file, limit, shadow, calibration_rounds),
+                     c);
+    document.update(
+        {{"command", to_command_line(c, {drafter.drafts, drafter.uses_head})},
+         {"model_hash", known_or_null(hash_contents(c.model))},
+         {"drafter_hash", drafter_hash(run.drafter_path)},
+         {"head_hash", run.head ? head_hash(run.artefacts) : nlohmann::json()},
+         {"tokenizer_fingerprint", fmt::format("{:016x}", models.target().tokenizer()->fingerprint())},
+         {"head_artefact", artefact_json(run)},
+         {std::string(ranking_key), known_or_null(models.vocabulary().ranking)},
+         {"head_streamed_bytes", streamed_json(run, head, shadows)},
+         {head_traits_key, traits_json(run, head, shadows)},
+         {"tree", to_text(run.tree)},
+         {"tree_auto", run.auto_tree ? to_json(run.forecasts) : nlohmann::json()},
+         {"verify", run.verify->text()},
+         {std::string(losslessness_key), to_text(run.rule()->info().losslessness)},
+         {"tier_asked", to_text(tier.requested)},
+         {"tier_note", tier.why},
+         {"span_interval", plan.decode_options(shadows).span_interval},
+         {"template", template_text(c.template_switches)},
+         {"system_hash", c.system.empty() ? "none" : fmt::format("{:016x}", fnv1a(c.system))},
+         {"stratify", c.balanced},
+         {std::string(shard_key),
+          c.shard.whole() ? nlohmann::json() : write_fields(DS_FIELDS(Shard, index, count), c.shard)},
+         {"conversations", plan.total},
+         {skipped_key, plan.skipped.size()},
+         {std::string(planned_prompts_key), plan.prompts() + plan.kept.reports.size()},
+         {"prompts_hash", plan.prompts_hash},
+         {"tags", tags_json(c.tags)}});
     if (!plan.bench.empty())
         document[std::string(bench_key)] = nlohmann::json::parse(plan.bench, nullptr, false);
     if (c.context > 0) document["context"] = c.context;
@@ -205,7 +183,7 @@ RunRow describe_run(const RunPlan& plan, const ModelCache& models, const TierCho
                     const std::string& frontend, RowId id) {
     const ResolvedRun& run = plan.run;
     const RunConfig& config = run.config;
-    kernels::Exec& exec = models.exec();
+    kernels::Backend& backend = models.backend();
     RunRow row;
     row.id = id;
     row.started_monotonic = monotonic_ns() - plan.kept.duration;
@@ -225,10 +203,9 @@ RunRow describe_run(const RunPlan& plan, const ModelCache& models, const TierCho
     row.backend = config.backend;
     row.numerics = config.numerics;
     if (run.acceptance) row.acceptance = "replayed";
-    row.threads = exec.threads();
+    row.threads = backend.pool().threads();
     row.precision = std::string(kernels::to_text(models.target().precision()));
-    if (exec.device() != nullptr && exec.device()->dtype() == kernels::Float16Kind::f16)
-        row.precision = "f16";
+    if (!backend.is_host() && backend.dtype() == kernels::Float16Kind::f16) row.precision = "f16";
     row.vocab_id = models.vocabulary().vocab->id;
     row.tier = std::string(to_text(tier.used));
     row.config_json = config_json(plan, models, tier);

@@ -17,7 +17,7 @@
 #include "kernels/backend.h"
 #include "profiler/cupti/cupti_api.h"
 #include "profiler/cupti/tier.h"
-#include "profiler/stats/tree_choice.h"
+#include "stats/tree_choice.h"
 
 namespace draftscope {
 
@@ -88,15 +88,5 @@ class EngineHost {
     struct Impl;
     std::unique_ptr<Impl> impl_;
 };
-
-/// Checks a config without loading a model: unknown head or drafter, bad tree, missing files.
-Status validate(const RunConfig& config);
-
-/// Returns the path of an asset; "" if not found. Searches DRAFTSCOPE_ASSETS, the executable's folder, the
-/// source tree and the user's cache folder.
-std::string find_asset(const std::string& relative_path);
-std::string find_demo_model();
-/// Fills in defaults: the demo model, the demo checkpoint of a drafter, the demo ranking for fr-spec.
-Result<RunConfig> resolve_defaults(RunConfig config);
 
 }  // namespace draftscope

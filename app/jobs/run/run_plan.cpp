@@ -10,7 +10,7 @@
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
 #include "engine/heads/artefact.h"
-#include "profiler/stats/bootstrap.h"
+#include "stats/bootstrap.h"
 
 namespace draftscope {
 namespace {

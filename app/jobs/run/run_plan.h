@@ -2,14 +2,18 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/conversation_feed.h"
+#include "app/jobs/run/model_cache.h"
 #include "app/jobs/run/prompt_file.h"
 #include "app/jobs/run/run_job.h"
 #include "base/result.h"
+#include "capture/record.h"
 #include "engine/decode/session.h"
+#include "profiler/cupti/tier.h"
 #include "storage/run_records.h"
 
 namespace draftscope {
@@ -53,5 +57,9 @@ Result<RunPlan> make_run_plan(const RunConfig& config, const RunHooks& hooks);
 
 /// Warns if a head of the run was fitted on some of its prompts.
 Status warn_of_overlap(const RunPlan& plan);
+
+/// Returns the database row of a run that starts now, with the loaded models and settings.
+RunRow describe_run(const RunPlan& plan, const ModelCache& models, const TierChoice& tier,
+                    const std::string& frontend, RowId id);
 
 }  // namespace draftscope

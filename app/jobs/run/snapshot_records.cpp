@@ -80,22 +80,21 @@ std::vector<Row> rows_of_run(const View& view, RowId run_id, const std::vector<b
 }
 
 void push_loose_rows(const Snapshot& snapshot, const CoveredRows& covered, RowId run_id, RecordSink& sink) {
-    const auto push_each = [&]<typename Row>(std::vector<Row> rows) {
-        for (Row& row : rows) sink.push(std::move(row));
-    };
-    const auto push_block = [&](auto rows) {
-        if (!rows.empty()) sink.push(std::move(rows));
-    };
     SpansRecorded spans{rows_of_run<SpanRow>(snapshot.spans, run_id, covered.spans)};
     if (!spans.spans.empty()) sink.push(std::move(spans));
     HeadEvaluated evals{rows_of_run<HeadEvalRow>(snapshot.head_evals, run_id, covered.head_evals)};
     if (!evals.rows.empty()) sink.push(std::move(evals));
-    push_each(rows_of_run<LossRow>(snapshot.losses, run_id));
-    push_each(rows_of_run<NoteRow>(snapshot.notes, run_id));
-    push_each(rows_of_run<CounterRow>(snapshot.counters, run_id));
-    push_block(rows_of_run<NvtxRangeRow>(snapshot.nvtx_ranges, run_id));
-    push_block(rows_of_run<GpuOpRow>(snapshot.gpu_ops, run_id));
-    push_block(rows_of_run<GpuCounterRow>(snapshot.gpu_counters, run_id));
+    const auto push = [&]<typename Row>(std::vector<Row> rows) {
+        if constexpr (!std::is_constructible_v<Record, std::vector<Row>>)
+            for (Row& row : rows) sink.push(std::move(row));
+        else if (!rows.empty())
+            sink.push(std::move(rows));
+    };
+    push(rows_of_run<LossRow>(snapshot.losses, run_id));
+    push(rows_of_run<NoteRow>(snapshot.notes, run_id));
+    push(rows_of_run<CounterRow>(snapshot.counters, run_id));
+    push(rows_of_run<NvtxRangeRow>(snapshot.nvtx_ranges, run_id));
+    push(rows_of_run<GpuOpRow>(snapshot.gpu_ops, run_id));
 }
 
 std::shared_ptr<const Vocab> find_vocab(const Snapshot& snapshot, RowId id) {

@@ -1,15 +1,22 @@
-#include "app/jobs/sweep/advice.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "app/jobs/sweep/sweep_job.h"
 #include "capture/head_traits.h"
 #include "engine/draft/registry.h"
 
 namespace draftscope {
 namespace {
+
+/// What serving stacks call a drafter; "" = unknown to SGLang, and without a model.
+struct ServingName {
+    std::string_view drafter, vllm, sglang;
+};
+constexpr ServingName serving_names[] = {
+    {"eagle3", "eagle3", "EAGLE3"}, {"eagle2", "eagle", "EAGLE"}, {"ngram", "ngram", ""}};
 
 std::string times(const Estimate& estimate) {
     if (!estimate.interval) return fmt::format("{:.2f}x", estimate.value);
@@ -37,7 +44,7 @@ std::string reason(const SweepSetting& setting, const std::vector<SweepSetting>&
 class Changes {
   public:
     Changes(const SweepReport& report, const SettingChoice& choice)
-        : report_(report), chosen_(report.settings[choice.chosen]), choice_(choice) {}
+        : report_(report), chosen_(report.settings[*choice.chosen]), choice_(choice) {}
 
     std::vector<std::string> run() {
         add_time();
@@ -92,17 +99,15 @@ class Changes {
     }
 
     void add_batches() {
-        std::vector<int> batches;
+        std::set<int> batches;
         for (const SweepSetting& setting : report_.settings)
-            if (setting.batch > chosen_.batch) batches.push_back(setting.batch);
-        std::ranges::sort(batches);
-        batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
+            if (setting.batch > chosen_.batch) batches.insert(setting.batch);
         for (const int batch : batches) {
             const auto other = choose_setting(report_.settings, batch);
             if (!other) continue;
-            const SweepSetting& best = report_.settings[other->chosen];
+            const SweepSetting& best = report_.settings[*other->chosen];
             const std::string sure = best.extrapolated ? "; the profile was not measured there" : "";
-            const bool same = best.tree == chosen_.tree && setting_name(best) == setting_name(chosen_);
+            const bool same = setting_name(best) == setting_name(chosen_);
             const std::string what = best.speedup() <= 1 ? "plain decoding"
                                      : same              ? "still the choice"
                                                          : short_name(best);
@@ -166,7 +171,7 @@ class Changes {
         const auto best = choose_setting(settings, chosen_.batch);
         const SweepSetting here = of_category(chosen_, category);
         if (!best || best->speedup.value <= here.speedup()) return false;
-        const SweepSetting& other = settings[best->chosen];
+        const SweepSetting& other = settings[*best->chosen];
         const SettingDraws draws(here.units.size());
         const auto gain = draws.ratio(other, here, draws.taus(here));
         if (!gain || !gain->interval || gain->interval->low <= 1) return false;
@@ -192,7 +197,7 @@ std::string how_sure(const SweepReport& report, const SettingChoice& choice) {
             "the others choose; {} of these choices are this one.{}",
             choice.conversations, choice.same_choice,
             choice.speedup.interval->contains(1) ? " It does not exclude plain decoding." : "");
-    const SweepSetting& chosen = report.settings[choice.chosen];
+    const SweepSetting& chosen = report.settings[*choice.chosen];
     if (report.profile.is_uncontrolled()) text += fmt::format(" Note: {}.", no_control_text);
     if (!chosen.exact)
         text += fmt::format(" Its acceptance is an estimate: {}.", fmt::join(report.estimates, "; "));
@@ -202,26 +207,24 @@ std::string how_sure(const SweepReport& report, const SettingChoice& choice) {
 
 /// Returns how the other settings compare, in sentences that start with a space.
 std::string others(const SweepReport& report, const SettingChoice& choice) {
-    const SweepSetting& chosen = report.settings[choice.chosen];
+    const SweepSetting& chosen = report.settings[*choice.chosen];
     std::string text;
     const auto slower = [&](std::size_t s) {
         return 100 * (1 - report.settings[s].speed() / chosen.speed());
     };
     if (choice.fastest != choice.chosen)
         text += fmt::format(" {} is predicted {:.1f} % faster, which is not shown, and is less simple.",
-                            short_name(report.settings[choice.fastest]), -slower(choice.fastest));
+                            short_name(report.settings[*choice.fastest]), -slower(*choice.fastest));
     std::size_t ties = 0;
-    std::optional<bool> tie;
-    for (const SweepRow& row : report.rows) {
-        if (report.settings[row.setting].batch != chosen.batch) continue;
-        if (choice.runner_up && row.setting == *choice.runner_up) tie = row.ties_with_best;
-        if (row.setting != choice.chosen) ties += row.ties_with_best.value_or(false) ? 1 : 0;
-    }
+    for (const SweepSetting& one : report.settings)
+        if (one.batch == chosen.batch && &one != &chosen && one.figures.ties_with_best.value_or(false))
+            ++ties;
     if (choice.runner_up) {
+        const SweepSetting& next = report.settings[*choice.runner_up];
         const double by = slower(*choice.runner_up);
-        text += fmt::format(" Runner-up: {}, {:.1f} % {}{}.", short_name(report.settings[*choice.runner_up]),
-                            std::abs(by), by < 0 ? "faster" : "slower",
-                            tie.value_or(false) ? ", not shown to differ" : "");
+        text += fmt::format(" Runner-up: {}, {:.1f} % {}{}.", short_name(next), std::abs(by),
+                            by < 0 ? "faster" : "slower",
+                            next.figures.ties_with_best.value_or(false) ? ", not shown to differ" : "");
     }
     if (ties > 0)
         text += fmt::format(" {} of {} settings are not shown to be slower.", ties, report.settings.size());
@@ -231,41 +234,38 @@ std::string others(const SweepReport& report, const SettingChoice& choice) {
 }  // namespace
 
 std::vector<std::string> serving_options(const std::string& drafter, const TreeSpec& tree) {
-    const std::string_view id = drafter_id(drafter);
-    const bool eagle3 = id == "eagle3";
     std::vector<std::string> out;
-    if (id == "ngram") {
-        out.push_back(
-            fmt::format(R"(vLLM: --speculative-config '{{"method": "ngram", "num_speculative_tokens": {}}}')",
-                        tree.levels()));
-        return out;
+    for (const ServingName& name : serving_names) {
+        if (name.drafter != drafter_id(drafter)) continue;
+        const bool model = !name.sglang.empty();
+        if (!model || tree.topk == 1)  // vLLM drafts chains only
+            out.push_back(fmt::format(
+                R"(vLLM: --speculative-config '{{"method": "{}", {}"num_speculative_tokens": {}}}')",
+                name.vllm, model ? R"("model": DRAFTER, )" : "", tree.levels()));
+        if (model)
+            out.push_back(
+                fmt::format("SGLang: --speculative-algorithm {} --speculative-draft-model-path DRAFTER "
+                            "--speculative-num-steps {} --speculative-eagle-topk {} "
+                            "--speculative-num-draft-tokens {}",
+                            name.sglang, tree.levels(), tree.topk, tree.nodes));
     }
-    if (!eagle3 && id != "eagle2") return out;
-    if (tree.topk == 1)
-        out.push_back(fmt::format(
-            R"(vLLM: --speculative-config '{{"method": "{}", "model": DRAFTER, "num_speculative_tokens": {}}}')",
-            eagle3 ? "eagle3" : "eagle", tree.levels()));
-    out.push_back(
-        fmt::format("SGLang: --speculative-algorithm {} --speculative-draft-model-path DRAFTER "
-                    "--speculative-num-steps {} --speculative-eagle-topk {} "
-                    "--speculative-num-draft-tokens {}",
-                    eagle3 ? "EAGLE3" : "EAGLE", tree.levels(), tree.topk, tree.nodes));
     return out;
 }
 
-Advice advise(const SweepReport& report, const std::string& model) {
+Advice advise(const SweepReport& report) {
     Advice out;
-    const int batch = report.settings[report.rows.front().setting].batch;
-    out.choice = choose_setting(report.settings, batch).value_or(SettingChoice());
-    const SweepSetting& chosen = report.settings[out.choice.chosen];
+    const int batch = report.settings.front().batch;
+    out.choice = choose_setting(report.settings, batch).value_or(SettingChoice{0, 0, {}, {}, {}, 0, 0});
+    const SweepSetting& chosen = report.settings[*out.choice.chosen];
     const Estimate& speedup = out.choice.speedup;
     out.changes = Changes(report, out.choice).run();
+    out.plain = speedup.value <= 1;
     std::string with;  // what the prediction is for
-    if (!model.empty()) with += fmt::format(" --model {}", model);
+    if (!report.run.model.empty()) with += fmt::format(" --model {}", report.run.model);
     if (!report.profile.precision.empty()) with += fmt::format(" --precision {}", report.profile.precision);
     if (report.profile.threads > 0) with += fmt::format(" --threads {}", report.profile.threads);
     if (report.temperature > 0) with += fmt::format(" --temperature {:g}", report.temperature);
-    if (speedup.value <= 1) {
+    if (out.plain) {
         out.summary = fmt::format(
             "Decode without a drafter: the best of {} settings, {}, is predicted at {} of plain decoding.{}",
             report.settings.size(), short_name(chosen), times(speedup), how_sure(report, out.choice));

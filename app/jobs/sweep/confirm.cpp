@@ -1,8 +1,8 @@
-#include "app/jobs/sweep/confirm.h"
-
 #include <fmt/format.h>
 
+#include "app/jobs/bench/bench_job.h"
 #include "app/jobs/resolve/resolve.h"
+#include "app/jobs/sweep/sweep_job.h"
 #include "capture/run_setting.h"
 
 namespace draftscope {
@@ -30,25 +30,21 @@ Result<std::vector<ConfirmedSetting>> confirm(const SweepReport& report, const S
                                               const ConfirmConfig& live, DebugGate& gate,
                                               const JobHooks& hooks) {
     BenchConfig bench;
-    bench.run.model = config.replay.model;
-    bench.run.backend = report.profile.backend;
-    bench.run.precision = report.profile.precision;
+    bench.run = report.run;
     bench.run.threads = config.replay.threads;
-    bench.run.artefacts = config.replay.artefacts;
     bench.run.temperature = report.temperature;
     bench.run.max_new = report.max_new;
     bench.run.prompts_file = live.prompts_file;
     bench.run.limit = live.limit;
     bench.run.balanced = live.limit > 0;
-    bench.run.batch = report.settings[report.rows.front().setting].batch;
+    bench.run.batch = report.settings.front().batch;
     bench.control = false;
     std::vector<ConfirmedSetting> found;
-    for (std::size_t r = 0; r < report.rows.size() && static_cast<int>(found.size()) < live.count; ++r) {
-        const SweepSetting& setting = report.settings[report.rows[r].setting];
-        if (setting.batch != bench.run.batch || !report.rows[r].on_front) continue;
-        const std::string head = setting.head.empty() ? std::string() : " x " + setting.head;
-        bench.methods.push_back(fmt::format("{}{} @ {}", setting.drafter, head, setting.tree));
-        found.emplace_back().row = r;
+    for (std::size_t s = 0; s < report.settings.size() && static_cast<int>(found.size()) < live.count; ++s) {
+        const SweepSetting& setting = report.settings[s];
+        if (setting.batch != bench.run.batch || !setting.figures.on_front) continue;
+        bench.methods.push_back(setting_name(setting));
+        found.emplace_back().setting = s;
     }
     DS_ASSIGN(const BenchReport done, run_bench(bench, gate, hooks));
     if (done.cancelled) return Error{ErrorKind::cancelled, "stopped while settings were run live"};
@@ -58,7 +54,7 @@ Result<std::vector<ConfirmedSetting>> confirm(const SweepReport& report, const S
         found[i].tokens_per_second = cell.tokens_per_second;
         if (!cell.speedup) continue;
         found[i].speedup = *cell.speedup;
-        const auto& predicted = report.rows[found[i].row].speedup.interval;
+        const auto& predicted = report.settings[found[i].setting].figures.speedup.interval;
         if (predicted && cell.speedup->interval)
             found[i].agrees = predicted->low <= cell.speedup->interval->high &&
                               cell.speedup->interval->low <= predicted->high;

@@ -10,23 +10,19 @@
 #include <map>
 #include <tuple>
 
-#include "app/jobs/run/shard_files.h"
-#include "app/jobs/sweep/advice.h"
+#include "app/jobs/run/pool.h"
 #include "app/jobs/sweep/pricing.h"
 #include "app/jobs/sweep/saved_sweep.h"
-#include "app/jobs/sweep/sweep_about.h"
+#include "app/jobs/sweep/sweep_job.h"
 #include "storage/capture_file.h"
 
 namespace draftscope {
 namespace {
 
 /// The sweep of one shard.
-struct SweepShard {
-    std::string file;
+struct SweepShard : ShardFile {
     std::string whole;  ///< source without the shard
-    Shard shard;
-    SweepAbout about;
-    std::size_t conversations = 0;
+    std::shared_ptr<const SweepReport> sweep;
     std::map<std::string, SweepSetting> settings;  ///< by setting_text(), with the stored times
 };
 
@@ -50,55 +46,40 @@ bool split_source(const std::string& source, SweepShard& out) {
 }
 
 Result<SweepShard> read_shard(const std::string& file) {
-    DS_ASSIGN(const std::vector<SweptSource> sweeps, read_all_swept(file));
+    DS_ASSIGN(const auto sweeps, load_sweeps(file));
     if (sweeps.empty()) return bad_input("{}: has no swept setting", file);
     if (sweeps.size() > 1)
         return bad_input("{}: has sweeps of two sources, {} and {}; pool files with one", file,
-                         sweeps[0].source, sweeps[1].source);
+                         sweeps[0]->source, sweeps[1]->source);
     SweepShard out;
     out.file = file;
-    if (!split_source(sweeps[0].source, out))
+    if (!split_source(sweeps[0]->source, out))
         return bad_input("{}: its sweep ({}) is not of a shard; only shards are pooled", file,
-                         sweeps[0].source);
-    out.about = parse_sweep_about(sweeps[0].about);
-    for (const SweptRow& row : sweeps[0].rows) {
-        DS_ASSIGN(SweepSetting one, to_setting(row, file));
-        one.weights = out.about.weights[pair_text(one.drafter, one.head)];
-        one.round_ms = row.round_ms;
-        one.plain_ms = row.plain_ms;
-        out.conversations = std::max(out.conversations, one.units.size());
-        out.settings.emplace(setting_text(one), std::move(one));
-    }
+                         sweeps[0]->source);
+    out.sweep = sweeps[0];
+    for (const SweepSetting& one : out.sweep->settings) out.settings.emplace(setting_text(one), one);
     return out;
 }
 
 /// Returns the shards in their order. Each must be there once.
 Result<std::vector<SweepShard>> read_shards(const std::vector<std::string>& files) {
-    ShardFiles known;
-    std::map<int, SweepShard> found;
+    std::vector<SweepShard> shards;
     for (const std::string& file : files) {
         DS_ASSIGN(SweepShard one, read_shard(file));
-        if (!found.empty()) {
-            const SweepShard& first = found.begin()->second;
-            if (first.whole != one.whole || first.shard.count != one.shard.count)
-                return bad_input("{} and {} can't be pooled: they are sweeps of {}, {} shards, and of {}, {}",
-                                 first.file, file, first.whole, first.shard.count, one.whole,
-                                 one.shard.count);
-        }
-        DS_TRY(known.add(one.shard, file));
-        const int index = one.shard.index;
-        found.emplace(index, std::move(one));
+        const SweepShard& first = shards.empty() ? one : shards.front();
+        if (first.whole != one.whole || first.shard.count != one.shard.count)
+            return bad_input("{} and {} can't be pooled: they are sweeps of {}, {} shards, and of {}, {}",
+                             first.file, file, first.whole, first.shard.count, one.whole, one.shard.count);
+        shards.push_back(std::move(one));
     }
-    DS_TRY(known.check_all(found.begin()->second.shard.count, "capture"));
-    std::vector<SweepShard> shards;
-    for (auto& [index, one] : found) shards.push_back(std::move(one));
+    DS_TRY(sort_shards(shards, "capture"));
     return shards;
 }
 
 /// Checks that the shards have the same settings with the same weights, and every conversation.
 Status check_equal(const std::vector<SweepShard>& shards) {
     std::size_t total = 0;
-    for (const SweepShard& shard : shards) total += shard.conversations;
+    for (const SweepShard& shard : shards) total += shard.sweep->conversations;
     for (const SweepShard& shard : shards) {
         std::size_t expected = 0;
         for (std::size_t c = 0; c < total; ++c) expected += shard.shard.has(c) ? 1 : 0;
@@ -128,11 +109,11 @@ void add_to(std::vector<std::vector<double>>& sum, const std::vector<std::vector
 
 /// Adds up the bounds that every shard has.
 Status pool_oracles(const std::vector<SweepShard>& shards, SweepReport& report) {
-    for (const OracleLine& first : shards.front().about.oracles) {
+    for (const OracleLine& first : shards.front().sweep->oracles) {
         OracleLine whole = first;
         std::size_t found = 1;
         for (std::size_t s = 1; s < shards.size(); ++s)
-            for (const OracleLine& one : shards[s].about.oracles) {
+            for (const OracleLine& one : shards[s].sweep->oracles) {
                 if (std::tie(one.drafters, one.head, one.batch, one.levels, one.weights) !=
                         std::tie(whole.drafters, whole.head, whole.batch, whole.levels, whole.weights) ||
                     !have_same_shape(one.rounds, whole.rounds))
@@ -152,18 +133,19 @@ Status pool_oracles(const std::vector<SweepShard>& shards, SweepReport& report) 
 /// Sets what describes the sweep. Of what all shards have, such as the recording's folder, the first one's
 /// counts.
 void pool_about(const std::vector<SweepShard>& shards, SweepReport& report) {
-    const SweepAbout& first = shards.front().about;
+    const SweepReport& first = *shards.front().sweep;
     report.recording = first.recording;
     report.max_new = first.max_new;
     report.temperature = first.temperature;
-    report.artefacts = first.run.artefacts;
+    report.run.model = first.run.model;
+    report.run.artefacts = first.run.artefacts;
     for (std::size_t c = 0; c < report.conversations; ++c) {
-        const std::vector<std::string>& part = shards[c % shards.size()].about.categories;
+        const std::vector<std::string>& part = shards[c % shards.size()].sweep->categories;
         const std::size_t place = c / shards.size();
         report.categories.push_back(place < part.size() ? part[place] : std::string());
     }
     for (const SweepShard& shard : shards)
-        for (const std::string& note : shard.about.notes)
+        for (const std::string& note : shard.sweep->estimates)
             if (std::ranges::find(report.estimates, note) == report.estimates.end())
                 report.estimates.push_back(note);
 }
@@ -172,7 +154,7 @@ void pool_about(const std::vector<SweepShard>& shards, SweepReport& report) {
 Status check_profile_of(const SweepShard& shard, const MachineProfile& profile) {
     for (const auto& [name, stored] : shard.settings) {
         SweepSetting priced = stored;
-        DS_TRY(price_setting(profile, shard.about.context.mean(), priced));
+        DS_TRY(price_setting(profile, shard.sweep->context.mean(), priced));
         const double difference = std::abs(priced.round_ms - stored.round_ms);
         if (!(difference <= 1e-9 * stored.round_ms))
             return bad_input(
@@ -186,7 +168,7 @@ Status check_profile_of(const SweepShard& shard, const MachineProfile& profile) 
 }  // namespace
 
 Result<bool> is_sweep_file(const std::string& path) {
-    DS_ASSIGN(const std::vector<SweptSource> sweeps, read_all_swept(path));
+    DS_ASSIGN(const auto sweeps, load_sweeps(path));
     if (sweeps.empty()) return false;
     DS_ASSIGN(const std::vector<RunRow> runs, read_runs(path));
     return runs.empty();
@@ -199,15 +181,16 @@ Result<std::size_t> pool_sweeps(const std::string& out, const std::vector<std::s
     if (profile.empty())
         return bad_input("--profile: these captures hold sweeps; name the profile that they were swept with");
     SweepReport report;
-    DS_ASSIGN(report.profile, read_profile(profile));
+    DS_ASSIGN(MachineProfile costs, read_profile(profile));
+    set_profile(std::move(costs), report);
     DS_ASSIGN(const std::vector<SweepShard> shards, read_shards(files));
     DS_TRY(check_equal(shards));
     report.source = shards.front().whole;
     for (const SweepShard& shard : shards) {
         DS_TRY(check_profile_of(shard, report.profile));
-        report.conversations += shard.conversations;
-        report.context.positions += shard.about.context.positions;
-        report.context.tokens += shard.about.context.tokens;
+        report.conversations += shard.sweep->conversations;
+        report.context.positions += shard.sweep->context.positions;
+        report.context.tokens += shard.sweep->context.tokens;
     }
     for (const auto& [name, first] : shards.front().settings) {
         SweepSetting whole = first;
@@ -220,12 +203,11 @@ Result<std::size_t> pool_sweeps(const std::string& out, const std::vector<std::s
         DS_TRY(price_setting(report.profile, report.context.mean(), whole));
         report.settings.push_back(std::move(whole));
     }
-    rank_settings(report);
+    rank_settings(report.settings);
     DS_TRY(pool_oracles(shards, report));
     pool_about(shards, report);
-    const std::string& model = shards.front().about.model;
-    const Advice advice = advise(report, model);
-    DS_TRY(save_sweep(out, report, model, &advice));
+    report.advice = advise(report);
+    DS_TRY(save_sweep(out, report));
     return report.settings.size();
 }
 

@@ -2,21 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
 
 #include "app/jobs/profile/profile_job.h"
-#include "capture/head_traits.h"
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
 
 namespace draftscope {
 
-std::string pair_text(std::string_view drafter, const std::string& head) {
-    return head.empty() ? std::string(drafter) : fmt::format("{} x {}", drafter, head);
-}
-
-std::string method_text(std::string_view drafter, const std::string& head, const std::string& tree) {
-    return fmt::format("{} @ {}", pair_text(drafter_id(drafter), head), tree);
+std::string method_text(const SettingKey& setting) {
+    return fmt::format("{} @ {}", pair_text(drafter_id(setting.drafter), setting.head), setting.tree);
 }
 
 Status price_setting(const MachineProfile& profile, double plain_context, SweepSetting& setting) {
@@ -24,8 +19,7 @@ Status price_setting(const MachineProfile& profile, double plain_context, SweepS
     const double tau = total.tau().value_or(1);
     const double context = total.context().value_or(plain_context);
     DS_ASSIGN(const StepCost cost,
-              predict_method(profile, method_text(setting.drafter, setting.head, setting.tree), tau, context,
-                             setting.batch));
+              predict_method(profile, method_text(setting), tau, context, setting.batch));
     DS_ASSIGN(const StepCost plain,
               predict_method(profile, std::string(plain_drafter), 1, plain_context, setting.batch));
     setting.round_ms = cost.total_ms();
@@ -44,18 +38,74 @@ Status price_setting(const MachineProfile& profile, double plain_context, SweepS
     return {};
 }
 
-void rank_settings(SweepReport& report) {
-    std::map<std::string, std::size_t> full;
-    const auto key = [](const SweepSetting& one) {
-        return fmt::format("{}\n{}\n{}", one.drafter, one.batch, one.tree);
-    };
-    for (std::size_t s = 0; s < report.settings.size(); ++s)
-        if (is_full_head(report.settings[s].head)) full[key(report.settings[s])] = s;
-    for (SweepSetting& setting : report.settings) {
-        setting.full.reset();
-        if (const auto found = full.find(key(setting)); found != full.end()) setting.full = found->second;
+ChainLengths chain_lengths(const std::vector<PathRanks>& texts, int levels) {
+    ChainLengths out;
+    out.levels = levels;
+    const TreeSpec chain{levels - 1, 1, levels + 1};
+    for (const PathRanks& text : texts) {
+        std::vector<std::uint8_t> accepted;
+        for (const PositionRanks& at : text.positions)
+            accepted.push_back(static_cast<std::uint8_t>(accepted_at(at, chain)));
+        accepted.resize(std::max(text.tokens - text.first_prefix, 0));
+        out.accepted.push_back(std::move(accepted));
+        out.first_prefix.push_back(text.first_prefix);
     }
-    report.rows = sweep_table(report.settings);
+    return out;
+}
+
+bool have_same_shape(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
+    return std::ranges::equal(a, b, {}, &std::vector<double>::size, &std::vector<double>::size);
+}
+
+OracleLine oracle_line(const std::vector<const ChainLengths*>& drafters) {
+    OracleLine line;
+    for (const ChainLengths* one : drafters) {
+        line.drafters.push_back(one->drafter);
+        line.head = one->head;
+        line.weights += one->weights;
+        line.levels = std::max(line.levels, one->levels);
+    }
+    line.rounds.assign(drafters.size(), std::vector<double>(line.levels + 2));
+    line.positions = line.rounds;
+    const auto& texts = drafters.front()->accepted;
+    for (std::size_t text = 0; text < texts.size(); ++text)
+        for (std::size_t at = 0; at < texts[text].size();) {
+            std::size_t winner = 0;
+            for (std::size_t d = 1; d < drafters.size(); ++d)
+                if (drafters[d]->accepted[text][at] > drafters[winner]->accepted[text][at]) winner = d;
+            const std::size_t committed =
+                std::min<std::size_t>(drafters[winner]->accepted[text][at] + 1u, texts[text].size() - at);
+            line.rounds[winner][committed] += 1;
+            line.positions[winner][committed] +=
+                static_cast<double>(drafters.front()->first_prefix[text]) + static_cast<double>(at);
+            at += committed;
+        }
+    return line;
+}
+
+Status price_oracle(const MachineProfile& profile, double plain_context, OracleLine& line) {
+    const double rounds = line.count(), tau = line.tau();
+    if (rounds == 0) return bad_input("an oracle without rounds has no cost");
+    double ms = 0;
+    for (std::size_t d = 0; d < line.drafters.size(); ++d) {
+        const std::string head = d + 1 == line.drafters.size() ? line.head : std::string();
+        DS_ASSIGN(StepSetting step,
+                  to_step_setting(method_text({line.drafters[d], head, "chain=1", line.batch}), tau,
+                                  plain_context, line.batch));
+        for (std::size_t tokens = 1; tokens < line.rounds[d].size(); ++tokens) {
+            if (line.rounds[d][tokens] == 0) continue;
+            if (!line.positions.empty()) step.context = line.positions[d][tokens] / line.rounds[d][tokens];
+            step.nodes = static_cast<int>(tokens);
+            step.level_rows.assign(std::max<std::size_t>(tokens - 1, 1), 1);
+            DS_ASSIGN(const StepCost cost, step_cost(profile, step));
+            ms += line.rounds[d][tokens] * cost.total_ms();
+        }
+    }
+    line.round_ms = ms / rounds;
+    DS_ASSIGN(const StepCost plain,
+              predict_method(profile, std::string(plain_drafter), 1, plain_context, line.batch));
+    line.plain_ms = plain.total_ms();
+    return {};
 }
 
 }  // namespace draftscope

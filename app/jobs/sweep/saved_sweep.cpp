@@ -6,25 +6,36 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/sweep/pricing.h"
-#include "app/jobs/sweep/sweep_about.h"
+#include "base/format_count.h"
 #include "engine/draft/registry.h"
 #include "engine/recording/recording_info.h"
+#include "storage/sweep_file.h"
 
 namespace draftscope {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SettingKey, drafter, head, tree, batch)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(OracleLine, drafters, head, batch, levels, weights, rounds,
+                                                positions, round_ms, plain_ms)
+
 namespace {
 
 using nlohmann::json;
 
-void set_estimate(const Estimate& from, double& value, double& low, double& high) {
-    constexpr double none = std::numeric_limits<double>::quiet_NaN();
-    value = from.value;
-    low = from.interval ? from.interval->low : none;
-    high = from.interval ? from.interval->high : none;
-}
+/// Where a row keeps a figure. NaN = no interval.
+struct StoredFigure {
+    Estimate SettingFigures::*figure;
+    double SweptRow::*value, SweptRow::*low, SweptRow::*high;
+};
+constexpr StoredFigure stored_figures[] = {
+    {&SettingFigures::tau, &SweptRow::tau, &SweptRow::tau_low, &SweptRow::tau_high},
+    {&SettingFigures::tokens_per_second, &SweptRow::tokens_per_second, &SweptRow::tokens_per_second_low,
+     &SweptRow::tokens_per_second_high},
+    {&SettingFigures::speedup, &SweptRow::speedup, &SweptRow::speedup_low, &SweptRow::speedup_high}};
 
 /// Parses [[rounds, committed, positions, accepted], ...]. Older files lack the last two, or the last.
 Result<std::vector<SweepUnit>> parse_units(const std::string& text) {
@@ -45,219 +56,220 @@ Result<std::vector<SweepUnit>> parse_units(const std::string& text) {
     return units;
 }
 
-Estimate to_estimate(double value, double low, double high) {
-    Estimate out{value, std::nullopt};
-    if (std::isfinite(low) && std::isfinite(high)) out.interval = Interval{low, high};
-    return out;
-}
-
-json setting_json(const SweepSetting& one) {
-    return {{"drafter", one.drafter}, {"head", one.head}, {"tree", one.tree}, {"batch", one.batch}};
-}
-
-std::optional<std::size_t> find_setting(const std::vector<SweepSetting>& settings, const json& wanted) {
-    for (std::size_t s = 0; s < settings.size(); ++s)
-        if (setting_json(settings[s]) == wanted) return s;
-    return std::nullopt;
-}
-
-std::string text_of(const json& object, const char* key) {
-    const auto found = object.find(key);
-    return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-std::vector<std::string> texts_of(const json& object, const char* key) {
-    std::vector<std::string> out;
-    const auto found = object.find(key);
-    if (found == object.end() || !found->is_array()) return out;
-    for (const json& one : *found)
-        if (one.is_string()) out.push_back(one.get<std::string>());
-    return out;
-}
-
-/// Names settings, because places may differ in a file.
-json advice_json(const SweepReport& report, const Advice& advice) {
-    const auto place = [&](std::optional<std::size_t> s) {
-        return s && *s < report.settings.size() ? setting_json(report.settings[*s]) : json();
-    };
-    return {{"summary", advice.summary},
-            {"changes", advice.changes},
-            {"run", advice.run_line},
-            {"serving", advice.serving},
-            {"plain", advice.choice.speedup.value <= 1},
-            {"chosen", place(advice.choice.chosen)},
-            {"runner_up", place(advice.choice.runner_up)}};
-}
-
-AdviceView read_advice(const json& advice, const std::vector<SweepSetting>& settings) {
-    AdviceView out;
-    if (!advice.is_object()) return out;
-    out.summary = text_of(advice, "summary");
-    out.changes = texts_of(advice, "changes");
-    out.run_line = text_of(advice, "run");
-    out.serving = texts_of(advice, "serving");
-    if (const auto found = advice.find("plain"); found != advice.end() && found->is_boolean())
-        out.plain = found->get<bool>();
-    if (advice.contains("chosen")) out.chosen = find_setting(settings, advice["chosen"]);
-    if (advice.contains("runner_up")) out.runner_up = find_setting(settings, advice["runner_up"]);
-    return out;
-}
-
-/// Returns the place of the setting that `run` uses by default, whose tree is `tree`.
-std::optional<std::size_t> find_usual(const SweepView& view, const std::string& tree) {
-    const RunConfig usual;
-    for (std::size_t r = 0; r < view.rows.size(); ++r) {
-        const SweepSetting& one = view.settings[view.rows[r].setting];
-        if (drafter_id(one.drafter) == usual.drafter && one.head == usual.head && one.tree == tree) return r;
+SweptRow to_row(const SweepSetting& setting, const std::string& source) {
+    SweptRow row;
+    row.source = source;
+    row.drafter = setting.drafter;
+    row.head = setting.head;
+    row.tree = setting.tree;
+    row.batch = setting.batch;
+    row.round_ms = setting.round_ms;
+    row.plain_ms = setting.plain_ms;
+    row.exact = setting.exact;
+    row.extrapolated = setting.extrapolated;
+    row.on_front = setting.figures.on_front;
+    constexpr double none = std::numeric_limits<double>::quiet_NaN();
+    for (const StoredFigure& one : stored_figures) {
+        const Estimate& figure = setting.figures.*one.figure;
+        row.*one.value = figure.value;
+        row.*one.low = figure.interval ? figure.interval->low : none;
+        row.*one.high = figure.interval ? figure.interval->high : none;
     }
-    return std::nullopt;
+    json units = json::array();
+    for (const SweepUnit& unit : setting.units)
+        units.push_back({unit.rounds, unit.committed, unit.positions, unit.accepted});
+    row.units = units.dump();
+    return row;
 }
-
-/// Returns a run of the sweep's model and of its recording's prompts, as they were recorded.
-RunConfig recorded_run(const SweepAbout& about) {
-    RunConfig run = about.run;
-    run.model = about.model;
-    run.prompts_file = about.recording;
-    run.max_new = about.max_new > 0 ? about.max_new : run.max_new;
-    run.temperature = about.temperature;
-    const auto info = read_recording_info(about.recording + "/trace.json");
-    if (!info.ok()) return run;  // the run itself reports a missing recording
-    run.top_p = info->sampling.top_p;
-    run.top_k = info->sampling.top_k;
-    run.seed = info->sampling.seed;
-    run.ignore_eos = info->ignore_eos;
-    return run;
-}
-
-/// Sets what describes the sweep of a view whose settings and rows are set.
-void set_about(SweepAbout about, SweepView& view) {
-    view.run = recorded_run(about);
-    view.recording = std::move(about.recording);
-    view.model = std::move(about.model);
-    view.costs = std::move(about.costs);
-    view.categories = std::move(about.categories);
-    view.notes = std::move(about.notes);
-    view.max_new = about.max_new;
-    for (const OracleLine& line : about.oracles)
-        if (line.drafters.size() == 1)
-            view.oracles.push_back(
-                {line.drafters.front(), line.head, line.batch, line.tau(), line.speedup()});
-    view.usual = find_usual(view, about.default_tree);
-    view.advice = read_advice(about.advice, view.settings);
-}
-
-}  // namespace
 
 Result<SweepSetting> to_setting(const SweptRow& row, const std::string& path) {
-    SweepSetting one;
-    one.drafter = row.drafter;
-    one.head = row.head;
-    one.tree = row.tree;
-    one.batch = row.batch;
-    one.exact = row.exact;
+    SweepSetting setting;
+    static_cast<SettingKey&>(setting) = {row.drafter, row.head, row.tree, row.batch};
     const auto tree = parse_tree_spec(row.tree);
     auto units = parse_units(row.units);
     if (!tree.ok() || !units.ok())
         return bad_input("{}: {}", path, (tree.ok() ? units.error() : tree.error()).message);
-    one.shape = {tree->depth, tree->topk, tree->nodes};
-    one.units = std::move(*units);
-    return one;
+    setting.shape = {tree->depth, tree->topk, tree->nodes};
+    setting.units = std::move(*units);
+    setting.round_ms = row.round_ms;
+    setting.plain_ms = row.plain_ms;
+    setting.exact = row.exact;
+    setting.extrapolated = row.extrapolated;
+    setting.figures.on_front = row.on_front;
+    for (const StoredFigure& one : stored_figures) {
+        Estimate& figure = setting.figures.*one.figure;
+        figure.value = row.*one.value;
+        if (std::isfinite(row.*one.low) && std::isfinite(row.*one.high))
+            figure.interval = Interval{row.*one.low, row.*one.high};
+    }
+    return setting;
 }
 
-Result<SavedSweep> load_sweep(const std::string& path, const std::string& source) {
-    SavedSweep saved;
+/// Returns whether the counts are of as many drafters, with at least one round.
+bool is_valid(const OracleLine& line) {
+    constexpr std::size_t max_tokens = 1000;
+    const auto counts = [](const std::vector<double>& list) {
+        return list.size() < max_tokens && std::ranges::all_of(list, [](double one) { return one >= 0; });
+    };
+    return !line.drafters.empty() && line.rounds.size() == line.drafters.size() && line.batch >= 1 &&
+           (line.positions.empty() || have_same_shape(line.positions, line.rounds)) &&
+           std::ranges::all_of(line.rounds, counts) && std::ranges::all_of(line.positions, counts) &&
+           line.count() > 0;
+}
+
+/// Calls `visit(path, member)` for what describes a sweep, in JSON.
+template <typename Report, typename Visit>
+void for_each_member(Report& report, Visit visit) {
+    visit("/recording", report.recording);
+    visit("/model", report.run.model);
+    visit("/run/backend", report.run.backend);
+    visit("/run/precision", report.run.precision);
+    visit("/run/threads", report.run.threads);
+    visit("/run/head_weights", report.run.artefacts);
+    visit("/costs", report.costs);
+    visit("/default_tree", report.default_tree);
+    visit("/context/positions", report.context.positions);
+    visit("/context/tokens", report.context.tokens);
+    visit("/max_new", report.max_new);
+    visit("/temperature", report.temperature);
+    visit("/categories", report.categories);
+}
+template <typename AnyAdvice, typename Visit>
+void for_each_member_of_advice(AnyAdvice& advice, Visit visit) {
+    visit("/advice/summary", advice.summary);
+    visit("/advice/changes", advice.changes);
+    visit("/advice/run", advice.run_line);
+    visit("/advice/serving", advice.serving);
+    visit("/advice/plain", advice.plain);
+}
+
+std::string absolute_folder(const std::string& folder) {
     std::error_code error;
-    if (!std::filesystem::exists(path, error)) return saved;
-    DS_ASSIGN(const std::vector<SweptSource> sweeps, read_all_swept(path));
-    for (const SweptSource& sweep : sweeps) {
-        if (sweep.source != source) {
-            saved.others += sweep.rows.size();
-            saved.other_source = sweep.source;
-            continue;
-        }
-        SweepAbout about = parse_sweep_about(sweep.about);
-        for (const SweptRow& row : sweep.rows) {
-            DS_ASSIGN(SweepSetting one, to_setting(row, path));
-            one.weights = about.weights[pair_text(one.drafter, one.head)];
-            saved.settings.push_back(std::move(one));
-        }
-        saved.oracles = std::move(about.oracles);
+    const auto path = std::filesystem::absolute(folder, error);
+    return error ? folder : path.lexically_normal().string();
+}
+
+std::string describe(const SweepReport& report) {
+    json out = {{"weights", json::object()}, {"oracles", report.oracles}};
+    const auto write = [&](const char* path, const auto& value) { out[json::json_pointer(path)] = value; };
+    for_each_member(report, write);
+    out["recording"] = absolute_folder(report.recording);
+    for (const SweepSetting& one : report.settings)
+        out["weights"][pair_text(one.drafter, one.head)] = one.weights;
+    // Continuing a sweep predicts the times again; tau and speeds are for readers of the file.
+    for (std::size_t i = 0; i < report.oracles.size(); ++i) {
+        out["oracles"][i]["tau"] = report.oracles[i].tau();
+        out["oracles"][i]["tokens_per_second"] = report.oracles[i].tokens_per_second();
+        out["oracles"][i]["speedup"] = report.oracles[i].speedup();
     }
-    return saved;
+    out["notes"] = report.estimates;
+    for (const std::string& reason : report.skipped) out["notes"].push_back(reason);
+    if (report.advice.summary.empty()) return out.dump(-1, ' ', false, json::error_handler_t::replace);
+    for_each_member_of_advice(report.advice, write);
+    // Settings by name, because places may differ in a file.
+    const auto name = [&](std::optional<std::size_t> s) {
+        return s && *s < report.settings.size() ? json(static_cast<const SettingKey&>(report.settings[*s]))
+                                                : json();
+    };
+    out["advice"]["chosen"] = name(report.advice.choice.chosen);
+    out["advice"]["runner_up"] = name(report.advice.choice.runner_up);
+    return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-Result<std::vector<std::shared_ptr<const SweepView>>> load_sweep_views(const std::string& path) {
-    DS_ASSIGN(const std::vector<SweptSource> sweeps, read_all_swept(path));
-    std::vector<std::shared_ptr<const SweepView>> views;
-    for (const SweptSource& sweep : sweeps) {
-        auto view = std::make_shared<SweepView>();
-        view->file = path;
-        view->source = sweep.source;
-        for (const SweptRow& row : sweep.rows) {
-            DS_ASSIGN(SweepSetting one, to_setting(row, path));
-            one.round_ms = row.round_ms;
-            one.plain_ms = row.plain_ms;
-            one.extrapolated = row.extrapolated;
-            view->conversations = std::max(view->conversations, one.units.size());
-            SweepRow figures;
-            figures.setting = view->settings.size();
-            figures.tau = to_estimate(row.tau, row.tau_low, row.tau_high);
-            figures.tokens_per_second =
-                to_estimate(row.tokens_per_second, row.tokens_per_second_low, row.tokens_per_second_high);
-            figures.speedup = to_estimate(row.speedup, row.speedup_low, row.speedup_high);
-            figures.on_front = row.on_front;
-            view->settings.push_back(std::move(one));
-            view->rows.push_back(figures);
+/// Reads what describe() wrote.
+void parse_description(const std::string& text, SweepReport& report) {
+    const json from = json::parse(text, nullptr, false);
+    if (!from.is_object()) return;
+    const auto read = [&](const char* path, auto& value) {
+        try {  // the library has no other way to say what is missing or of another type
+            from.at(json::json_pointer(path)).get_to(value);
+        } catch (const json::exception&) {
+            return;
         }
-        set_about(parse_sweep_about(sweep.about), *view);
-        views.push_back(std::move(view));
+    };
+    for_each_member(report, read);
+    for_each_member_of_advice(report.advice, read);
+    read("/notes", report.estimates);
+    std::map<std::string, std::string> weights;
+    read("/weights", weights);
+    for (SweepSetting& one : report.settings) one.weights = weights[pair_text(one.drafter, one.head)];
+    json oracles;
+    read("/oracles", oracles);
+    for (std::size_t i = 0; oracles.is_array() && i < oracles.size(); ++i) {
+        OracleLine line;
+        read(fmt::format("/oracles/{}", i).c_str(), line);
+        if (is_valid(line)) report.oracles.push_back(std::move(line));
     }
-    return views;
+    const auto find = [&](const char* path) -> std::optional<std::size_t> {
+        SettingKey key;
+        read(path, key);
+        for (std::size_t s = 0; s < report.settings.size(); ++s)
+            if (report.settings[s] == key) return s;
+        return std::nullopt;
+    };
+    report.advice.choice.chosen = find("/advice/chosen");
+    report.advice.choice.runner_up = find("/advice/runner_up");
 }
 
-std::shared_ptr<const SweepView> make_sweep_view(const SweepReport& report, const Advice& advice,
-                                                 const std::string& model) {
-    auto view = std::make_shared<SweepView>();
-    view->source = report.source;
-    view->conversations = report.conversations;
-    view->settings = report.settings;
-    view->rows = report.rows;
-    SweepAbout about = describe_sweep(report, model);
-    about.advice = advice_json(report, advice);
-    set_about(std::move(about), *view);
-    return view;
+}  // namespace
+
+void set_profile(MachineProfile profile, SweepReport& report) {
+    report.run.backend = profile.backend;
+    report.run.precision = profile.precision;
+    report.run.threads = profile.threads;
+    report.default_tree = default_tree(profile.backend);
+    const std::string threads =
+        profile.threads > 0 ? ", " + format_count(profile.threads, "thread") : std::string();
+    report.costs = fmt::format("{} ({}{})", profile.machine.empty() ? profile.path : profile.machine,
+                               to_text(profile.kind), threads);
+    report.profile = std::move(profile);
 }
 
-Status save_sweep(const std::string& path, const SweepReport& report, const std::string& model,
-                  const Advice* advice) {
+void prepare_for_window(SweepReport& report) {
+    const RunConfig usual;
+    for (std::size_t s = 0; s < report.settings.size() && !report.usual; ++s) {
+        const SweepSetting& one = report.settings[s];
+        if (drafter_id(one.drafter) == usual.drafter && one.head == usual.head &&
+            one.tree == report.default_tree)
+            report.usual = s;
+    }
+    if (!report.recording.empty()) report.recording = absolute_folder(report.recording);
+    RunConfig& run = report.run;
+    run.prompts_file = report.recording;
+    run.max_new = report.max_new > 0 ? report.max_new : run.max_new;
+    run.temperature = report.temperature;
+    const auto info = read_recording_info(report.recording + "/trace.json");
+    if (!info.ok()) return;  // the run itself reports a missing recording
+    run.top_p = info->sampling.top_p;
+    run.top_k = info->sampling.top_k;
+    run.seed = info->sampling.seed;
+    run.ignore_eos = info->ignore_eos;
+}
+
+Result<std::vector<std::shared_ptr<const SweepReport>>> load_sweeps(const std::string& path) {
+    std::vector<std::shared_ptr<const SweepReport>> sweeps;
+    DS_ASSIGN(const std::vector<SweptSource> stored, read_all_swept(path));
+    for (const SweptSource& from : stored) {
+        auto report = std::make_shared<SweepReport>();
+        report->file = path;
+        report->source = from.source;
+        for (const SweptRow& row : from.rows) {
+            DS_ASSIGN(SweepSetting one, to_setting(row, path));
+            report->conversations = std::max(report->conversations, one.units.size());
+            report->settings.push_back(std::move(one));
+        }
+        link_full_heads(report->settings);
+        parse_description(from.about, *report);
+        prepare_for_window(*report);
+        sweeps.push_back(std::move(report));
+    }
+    return sweeps;
+}
+
+Status save_sweep(const std::string& path, const SweepReport& report) {
     std::vector<SweptRow> rows;
-    for (const SweepRow& one : report.rows) {
-        const SweepSetting& setting = report.settings[one.setting];
-        SweptRow row;
-        row.source = report.source;
-        row.drafter = setting.drafter;
-        row.head = setting.head;
-        row.tree = setting.tree;
-        row.batch = setting.batch;
-        set_estimate(one.tau, row.tau, row.tau_low, row.tau_high);
-        set_estimate(one.tokens_per_second, row.tokens_per_second, row.tokens_per_second_low,
-                     row.tokens_per_second_high);
-        set_estimate(one.speedup, row.speedup, row.speedup_low, row.speedup_high);
-        row.round_ms = setting.round_ms;
-        row.plain_ms = setting.plain_ms;
-        row.exact = setting.exact;
-        row.extrapolated = setting.extrapolated;
-        row.on_front = one.on_front;
-        json units = json::array();
-        for (const SweepUnit& unit : setting.units)
-            units.push_back({unit.rounds, unit.committed, unit.positions, unit.accepted});
-        row.units = units.dump();
-        rows.push_back(std::move(row));
-    }
-    SweepAbout about = describe_sweep(report, model);
-    if (advice != nullptr) about.advice = advice_json(report, *advice);
-    return write_swept(path, report.source, std::move(rows),
-                       to_json(about).dump(-1, ' ', false, json::error_handler_t::replace));
+    for (const SweepSetting& one : report.settings) rows.push_back(to_row(one, report.source));
+    return write_swept(path, report.source, std::move(rows), describe(report));
 }
 
 }  // namespace draftscope

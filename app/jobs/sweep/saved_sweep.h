@@ -2,35 +2,22 @@
 
 #include <memory>
 
-#include "app/jobs/commands/sweep_view.h"
-#include "app/jobs/sweep/advice.h"
-#include "app/jobs/sweep/sweep_job.h"
-#include "storage/sweep_file.h"
+#include "app/jobs/commands/sweep_report.h"
+#include "base/result.h"
 
-/// Sweeps in captures: table `sweep` (storage/sweep_file.h), and what the window shows of them.
+/// Sweeps in captures: table `sweep` (storage/sweep_file.h), and what describes them in table `meta`.
 namespace draftscope {
 
-/// Returns the acceptance of a stored setting, without its costs. `path` is for messages.
-Result<SweepSetting> to_setting(const SweptRow& row, const std::string& path);
+/// Sets the costs that a sweep predicts with.
+void set_profile(MachineProfile profile, SweepReport& report);
 
-/// The settings of a capture, without their costs.
-struct SavedSweep {
-    std::vector<SweepSetting> settings;  ///< with the same source
-    std::vector<OracleLine> oracles;     ///< with the same source
-    std::size_t others = 0;              ///< settings with another source
-    std::string other_source;            ///< of one of them
-};
-/// Reads the settings of a capture. None if the file does not exist.
-Result<SavedSweep> load_sweep(const std::string& path, const std::string& source);
-/// Writes the settings of a sweep into a capture, in place of those with the same recording. `advice` null =
-/// the sweep goes on. `model` is as for advise().
-Status save_sweep(const std::string& path, const SweepReport& report, const std::string& model,
-                  const Advice* advice);
+/// Sets what the window shows besides: a run of the recorded prompts, and the default of `run`.
+void prepare_for_window(SweepReport& report);
 
-/// Returns what the window shows of a sweep.
-std::shared_ptr<const SweepView> make_sweep_view(const SweepReport& report, const Advice& advice,
-                                                 const std::string& model);
-/// Returns the sweeps of a capture; none if it has none.
-Result<std::vector<std::shared_ptr<const SweepView>>> load_sweep_views(const std::string& path);
+/// Returns the sweeps of a capture; none if it has none. Files are untrusted: what is missing of a sweep's
+/// description, or of another type, counts as empty.
+Result<std::vector<std::shared_ptr<const SweepReport>>> load_sweeps(const std::string& path);
+/// Writes a sweep into a capture, in place of one with the same source.
+Status save_sweep(const std::string& path, const SweepReport& report);
 
 }  // namespace draftscope

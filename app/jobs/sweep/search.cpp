@@ -1,15 +1,16 @@
-#include "app/jobs/sweep/search.h"
-
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <map>
 
 #include "app/jobs/profile/profile_job.h"
 #include "app/jobs/replay/replay_models.h"
 #include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/resolve/assets.h"
+#include "app/jobs/resolve/resolve.h"
+#include "app/jobs/run/run_job.h"
 #include "app/jobs/sweep/saved_sweep.h"
+#include "app/jobs/sweep/sweep_job.h"
 #include "base/clock.h"
 #include "capture/head_traits.h"
 #include "engine/draft/registry.h"
@@ -61,7 +62,7 @@ class Search {
         ++step_;
         for (const Pair& pair : near(0.02, 2)) DS_TRY(sweep(pair.drafter, {pair.head}, finer(pair.shape)));
         report_.seconds = seconds(monotonic_ns() - start);
-        report_.artefacts = config_.replay.artefacts;
+        report_.run.artefacts = config_.replay.artefacts;
         return std::move(report_);
     }
 
@@ -87,7 +88,7 @@ class Search {
         const std::size_t passes = report_.passes;
         std::vector<std::string> estimates = std::move(report_.estimates),
                                  skipped = std::move(report_.skipped);
-        DS_ASSIGN(report_, run_sweep(config, inner_, loaded_));
+        DS_ASSIGN(report_, sweep_settings(config, inner_, loaded_));
         report_.passes += passes;
         append(report_.estimates, estimates);
         append(report_.skipped, skipped);
@@ -143,10 +144,10 @@ class Search {
     /// Returns the pairs within a share of the fastest one, fastest first, and the full head with the first
     /// one's drafter.
     std::vector<Pair> near(double share, std::size_t max_pairs) const {
-        std::map<std::string, Pair> pairs;
+        std::map<std::pair<std::string, std::string>, Pair> pairs;
         for (const SweepSetting& one : report_.settings) {
             if (one.batch != config_.batches.front()) continue;
-            Pair& pair = pairs[fmt::format("{}\n{}", one.drafter, one.head)];
+            Pair& pair = pairs[{one.drafter, one.head}];
             if (one.speed() > pair.speed) pair = {one.drafter, one.head, one.speed(), one.shape};
         }
         std::vector<Pair> order;
@@ -201,10 +202,39 @@ class Search {
 
 Result<SweepReport> run_search(const SweepConfig& config, const JobHooks& hooks) {
     DS_ASSIGN(SweepReport report, Search(config, hooks).run());
-    if (config.save.empty()) return report;
-    const Advice advice = advise(report, config.replay.model);
-    DS_TRY(save_sweep(config.save, report, config.replay.model, &advice));
+    DS_TRY(finish_sweep(config, report));
     return report;
+}
+
+Result<std::shared_ptr<const SweepReport>> run_window_sweep(const SweepRequest& request,
+                                                            const JobHooks& hooks) {
+    if (request.recording.empty())
+        return bad_input("sweep: names no recording; make one with draftscope record --out FOLDER");
+    SweepConfig config;
+    config.replay.recording = request.recording;
+    config.replay.model = request.model;
+    config.replay.threads = request.threads;
+    config.drafters = split_drafters(request.drafters);
+    if (!request.heads.empty()) config.heads = split_specs(request.heads);
+    config.batches = {request.batch};
+    if (request.search) config.batches = {request.batch, 4 * request.batch, 16 * request.batch};
+    config.profile = request.profile;
+    config.save = request.save;
+    if (!request.search && config.heads.empty()) config.heads = {RunConfig().head};
+    DS_ASSIGN(SweepReport report, request.search ? run_search(config, hooks) : run_sweep(config, hooks));
+    prepare_for_window(report);
+    return std::make_shared<const SweepReport>(std::move(report));
+}
+
+std::vector<std::string> shipped_profiles() {
+    std::vector<std::string> files;
+    std::error_code error;
+    const std::string folder = find_asset("profiles");
+    if (folder.empty()) return files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+        if (entry.path().extension() == ".json") files.push_back(entry.path().string());
+    std::ranges::sort(files);
+    return files;
 }
 
 }  // namespace draftscope

@@ -2,10 +2,10 @@
 
 #include <cstddef>
 
-#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/matmul/fused.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/matmul/matmul_kernels.h"
-#include "kernels/fused.h"
+#include "kernels/cpu/vector/dispatch.h"
 
 namespace draftscope::kernels {
 
@@ -31,10 +31,10 @@ inline MatmulBlocks blocks_kernel(const MatmulKernels& kernels, Packing packing)
 
 /// Activations in the format that the weights' kernel reads, in one scratch buffer. Rows are normalised
 /// during preparation.
-class Activations {
+class ProductInput {
   public:
-    Activations(const MatmulKernels& kernels, Precision precision, Rows<const float> x,
-                const RowKernels* row_kernels = nullptr, const PreNorm& norm = {})
+    ProductInput(const MatmulKernels& kernels, Precision precision, Rows<const float> x,
+                 const RowKernels* row_kernels = nullptr, const PreNorm& norm = {})
         : kernels_(kernels),
           row_kernels_(norm.weight.empty() ? nullptr : row_kernels),
           norm_(norm),

@@ -58,7 +58,7 @@ struct Move {
 };
 
 const std::byte* row_address(const GatheredWork& work, int place) {
-    return work.store + row_offset(work.ids[place], work.row_bytes);
+    return work.store + numel(work.ids[place], work.row_bytes);
 }
 
 /// Starts copying block `block`. Lanes past the last id repeat it; their outputs are not stored.
@@ -120,7 +120,7 @@ void run_blocks(const GatheredWork& work, int begin, int end) {
         Product::start(side_by_side, work.k, rest);
         for (int group = 0; group < groups; ++group) {
             __m512 sum[P];
-            const std::byte* x = work.x + row_offset(group, x_step);
+            const std::byte* x = work.x + numel(group, x_step);
             if (more && group == 0) {
                 Product::template block<P>(side_by_side, x, work.k, rest, sum, [&](long l) { move(l); });
                 for (long l = Product::lines(work.k); l < lines; ++l) move(l);

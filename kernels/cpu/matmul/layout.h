@@ -7,8 +7,9 @@
 
 #include "base/numel.h"
 #include "kernels/cpu/matmul/tile.h"
-#include "kernels/int4.h"
 #include "kernels/matrix.h"
+#include "kernels/ops/float16.h"
+#include "kernels/packing.h"
 
 /// Tile order of packed weights. A block is 16 outputs, so that one 512-bit register holds one value of each.
 /// Inputs follow in the groups that one instruction consumes: 1 for f32, 2 for bf16 dot products, 4 for int8
@@ -60,43 +61,11 @@ inline constexpr std::size_t scale_bytes(Packing packing, int k) {
     return static_cast<std::size_t>(ceil_div(k, quant_block)) * lanes * sizeof(std::uint16_t);
 }
 
-inline std::uint16_t to_bf16(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40u);
-    return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-inline float from_bf16(std::uint16_t value) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
-}
-
 /// Scale of weights up to `largest` (>= 0). It is the smallest bf16 at or above largest / 127, so that no
 /// quotient exceeds 127.
 inline std::uint16_t int8_scale(float largest) {
     const auto bits = std::bit_cast<std::uint32_t>(largest / 127.0f);
     return static_cast<std::uint16_t>((bits + 0xffffu) >> 16);
-}
-
-/// Converts f16 exactly, subnormals included.
-inline float from_f16(std::uint16_t bits) {
-    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
-    const std::uint32_t magnitude = bits & 0x7fffu;
-    if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
-    if (magnitude >= 0x0400u) return std::bit_cast<float>(sign | ((magnitude << 13) + (112u << 23)));
-    const float value = static_cast<float>(magnitude) * 0x1p-24f;
-    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
-}
-/// Converts to the nearest f16, ties to even, clamped to the largest.
-inline std::uint16_t to_f16(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
-    const float size = std::bit_cast<float>(bits & 0x7fffffffu);
-    if (!(size < 65504.0f)) return static_cast<std::uint16_t>(sign | 0x7bffu);
-    // Below the smallest normal f16 the steps are 2^-24; adding 0.5 rounds to them.
-    if (size < 0x1p-14f)
-        return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(size + 0.5f) - 0x3f000000u));
-    const std::uint32_t magnitude = bits & 0x7fffffffu;
-    const std::uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
-    return static_cast<std::uint16_t>(sign | ((rounded - (112u << 23)) >> 13));
 }
 
 /// Reads and writes single rows of a packed matrix.

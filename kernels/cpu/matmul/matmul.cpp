@@ -1,5 +1,3 @@
-#include "kernels/matmul.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,12 +6,11 @@
 #include "base/numel.h"
 #include "kernels/backend/device_matrix.h"
 #include "kernels/cpu/matmul/activations.h"
+#include "kernels/cpu/matmul/fused.h"
 #include "kernels/cpu/matmul/prefetch.h"
-#include "kernels/cpu/split.h"
-#include "kernels/cpu/work_stealing.h"
-#include "kernels/elementwise.h"
-#include "kernels/fused.h"
-#include "kernels/norm.h"
+#include "kernels/cpu/threads/split.h"
+#include "kernels/cpu/threads/work_stealing.h"
+#include "kernels/cpu/vector/elementwise.h"
 
 namespace draftscope::kernels {
 
@@ -92,11 +89,11 @@ struct FusionSpec {
 /// A call of matmul() or of a fused variant.
 class MatmulTask {
   public:
-    MatmulTask(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> y,
+    MatmulTask(ThreadPool& pool, const Matrix& weights, Rows<const float> x, Rows<float> y,
                const FusionSpec& around)
-        : exec_(exec),
-          kernels_(matmul_kernels_for(exec.isa())),
-          row_kernels_(row_kernels(exec)),
+        : pool_(pool),
+          kernels_(matmul_kernels_for(pool.isa())),
+          row_kernels_(row_kernels(pool)),
           kernel_(blocks_kernel(kernels_, weights.packing())),
           block_(block_bytes(weights.precision(), weights.k())),
           fusion_(around),
@@ -106,7 +103,7 @@ class MatmulTask {
                  : around.gated.data != nullptr ? all / 2
                                                 : all;
         work_.weights = weights.data();
-        work_.scales = reinterpret_cast<const std::uint16_t*>(weights.data() + row_offset(all, block_));
+        work_.scales = reinterpret_cast<const std::uint16_t*>(weights.data() + numel(all, block_));
         work_.n = weights.n();
         work_.k = weights.k();
         work_.rows = x.rows;
@@ -119,24 +116,24 @@ class MatmulTask {
 
     void run() {
         if (activations_.needed() && work_.rows > max_rows_quantised_per_thread) {
-            shared_ = exec_.shared_scratch(activations_.bytes());
-            split_range(exec_, work_.rows, std::int64_t{work_.rows} * work_.k,
+            shared_ = pool_.shared_scratch(activations_.bytes());
+            split_range(pool_, work_.rows, std::int64_t{work_.rows} * work_.k,
                         [&](int thread, int begin, int end) {
                             activations_.prepare(shared_, begin, end,
-                                                 exec_.scratch(thread, activations_.row_scratch_bytes()));
+                                                 pool_.scratch(thread, activations_.row_scratch_bytes()));
                         });
         }
         const std::int64_t operations =
             std::int64_t{work_.rows} * count_ * lanes * work_.k * (gated() ? 2 : 1);
-        const int threads = WorkStealingRange::threads_for(exec_, count_, operations);
+        const int threads = WorkStealingRange::threads_for(pool_, count_, operations);
         const int share = ceil_div(count_, threads);
         // A forward pass announces its next product; each of its matrices is read from memory, however small.
-        streamed_ = fusion_.chosen != nullptr || exec_.next_weights().weights != nullptr ||
+        streamed_ = fusion_.chosen != nullptr || pool_.next_weights().weights != nullptr ||
                     exceeds_l2(block_ * share);
         WorkStealingRange shares(count_, threads,
                                  streamed_ ? WorkStealingRange::default_min_blocks
                                            : std::max(share, WorkStealingRange::default_min_blocks));
-        run_threads(exec_, threads, [&](int thread) { run_pieces(shares, thread); });
+        run_threads(pool_, threads, [&](int thread) { run_pieces(shares, thread); });
     }
 
   private:
@@ -145,7 +142,7 @@ class MatmulTask {
         MatmulWork work = work_;
         std::byte* buffer = shared_;
         if (activations_.needed() && buffer == nullptr) {
-            buffer = exec_.scratch(thread, activations_.bytes() + activations_.row_scratch_bytes());
+            buffer = pool_.scratch(thread, activations_.bytes() + activations_.row_scratch_bytes());
             activations_.prepare(buffer, 0, work.rows, buffer + activations_.bytes());
         }
         activations_.point(work, buffer);
@@ -154,7 +151,7 @@ class MatmulTask {
         } else if (streamed_) {
             const int first = share_begin(count_, thread, shares.threads()),
                       last = share_begin(count_, thread + 1, shares.threads());
-            PrefetchCursor stream(exec_, thread, work.weights, block_, first, last);
+            PrefetchCursor stream(pool_, thread, work.weights, block_, first, last);
             shares.take_all(thread, [&](int begin, int end, bool own) {
                 run_streamed(work, begin, end, own ? &stream : nullptr, last);
                 finish(begin, end);
@@ -182,7 +179,7 @@ class MatmulTask {
         if (own != nullptr) own->enter(at(count_ + begin), at(count_ + end), end < last ? at(end) : nullptr);
         run(count_ + begin, count_ + end);
     }
-    const std::byte* at(int block) const { return work_.weights + row_offset(block, block_); }
+    const std::byte* at(int block) const { return work_.weights + numel(block, block_); }
 
     /// Runs the fused ops while the outputs of blocks [begin, end) are in the thread's cache.
     void finish(int begin, int end) const {
@@ -213,13 +210,13 @@ class MatmulTask {
         });
     }
 
-    Exec& exec_;
+    ThreadPool& pool_;
     const MatmulKernels& kernels_;
     const RowKernels& row_kernels_;
     const MatmulBlocks kernel_;
     const std::size_t block_;
     const FusionSpec& fusion_;
-    const Activations activations_;
+    const ProductInput activations_;
     int count_ = 0;
     MatmulWork work_;
     std::byte* shared_ = nullptr;
@@ -229,71 +226,71 @@ class MatmulTask {
 /// Returns `x`, normalised if requested, in memory shared by the threads.
 }  // namespace
 
-void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> y, const float* bias) {
+void matmul(ThreadPool& pool, const Matrix& weights, Rows<const float> x, Rows<float> y, const float* bias) {
     assert(x.cols == weights.k() && y.cols == weights.n() && x.rows == y.rows);
     if (x.rows == 0 || weights.n() == 0) return;
     if (weights.on_device()) return DeviceMatrixAccess::matmul(weights, x, y, bias);
     FusionSpec around;
     around.bias = bias;
-    MatmulTask(exec, weights, x, y, around).run();
+    MatmulTask(pool, weights, x, y, around).run();
 }
 
-void prefetch_next(Exec& exec, const Matrix* weights) {
-    if (weights == nullptr || weights->data() == nullptr) return exec.set_next_weights({});
-    exec.set_next_weights(
+void prefetch_next(ThreadPool& pool, const Matrix* weights) {
+    if (weights == nullptr || weights->data() == nullptr) return pool.set_next_weights({});
+    pool.set_next_weights(
         {weights->data(), block_bytes(weights->precision(), weights->k()), ceil_div(weights->n(), lanes)});
 }
 
-void prefetch_next_gated(Exec& exec, const Matrix& gate_up) {
-    if (gate_up.data() == nullptr || !gate_is_block_aligned(gate_up)) return prefetch_next(exec, &gate_up);
-    exec.set_next_weights(
+void prefetch_next_gated(ThreadPool& pool, const Matrix& gate_up) {
+    if (gate_up.data() == nullptr || !gate_is_block_aligned(gate_up)) return prefetch_next(pool, &gate_up);
+    pool.set_next_weights(
         {gate_up.data(), block_bytes(gate_up.precision(), gate_up.k()), gate_up.n() / lanes / 2});
 }
 
-void matmul_blocks(Exec& exec, const Matrix& weights, std::span<const int> blocks, Rows<const float> x,
+void matmul_blocks(ThreadPool& pool, const Matrix& weights, std::span<const int> blocks, Rows<const float> x,
                    Rows<float> y) {
     assert(x.cols == weights.k() && y.cols == static_cast<int>(blocks.size()) * lanes && x.rows == y.rows);
     if (x.rows == 0 || blocks.empty()) return;
     FusionSpec around;
     around.chosen = &blocks;
-    MatmulTask(exec, weights, x, y, around).run();
+    MatmulTask(pool, weights, x, y, around).run();
 }
 
-void norm_matmul(Exec& exec, const Matrix& weights, const PreNorm& norm, Rows<const float> x, Rows<float> y,
-                 const float* bias) {
+void norm_matmul(ThreadPool& pool, const Matrix& weights, const PreNorm& norm, Rows<const float> x,
+                 Rows<float> y, const float* bias) {
     assert(x.cols == weights.k() && y.cols == weights.n() && x.rows == y.rows);
     if (x.rows == 0 || weights.n() == 0) return;
     FusionSpec around;
     around.norm = norm;
     around.bias = bias;
-    MatmulTask(exec, weights, x, y, around).run();
+    MatmulTask(pool, weights, x, y, around).run();
 }
 
-void norm_matmul_silu(Exec& exec, const Matrix& gate_up, const PreNorm& norm, Rows<const float> x,
+void norm_matmul_silu(ThreadPool& pool, const Matrix& gate_up, const PreNorm& norm, Rows<const float> x,
                       Rows<float> y, Rows<float> out) {
     assert(x.cols == gate_up.k() && y.cols == gate_up.n() && x.rows == y.rows && gate_up.n() % 2 == 0);
     assert(out.rows == y.rows && 2 * out.cols == y.cols);
     if (x.rows == 0 || gate_up.n() == 0) return;
     if (!gate_is_block_aligned(gate_up)) {
         const int half = gate_up.n() / 2;
-        norm_matmul(exec, gate_up, norm, x, y);
-        return silu_mul(exec, Rows<const float>(y.data, y.rows, half, y.stride),
+        norm_matmul(pool, gate_up, norm, x, y);
+        return silu_mul(pool, Rows<const float>(y.data, y.rows, half, y.stride),
                         Rows<const float>(y.data + half, y.rows, half, y.stride), out);
     }
     FusionSpec around;
     around.norm = norm;
     around.gated = out;
-    MatmulTask(exec, gate_up, x, y, around).run();
+    MatmulTask(pool, gate_up, x, y, around).run();
 }
 
-void matmul_add(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> product,
+void matmul_add(ThreadPool& pool, const Matrix& weights, Rows<const float> x, Rows<float> product,
                 Rows<float> sum) {
     assert(x.cols == weights.k() && product.cols == weights.n() && x.rows == product.rows);
     assert(sum.rows == product.rows && sum.cols == product.cols);
     if (x.rows == 0 || weights.n() == 0) return;
     FusionSpec around;
     around.sum = sum;
-    MatmulTask(exec, weights, x, product, around).run();
+    MatmulTask(pool, weights, x, product, around).run();
 }
 
 }  // namespace draftscope::kernels

@@ -102,8 +102,8 @@ void int4_blocks(const MatmulWork& work, int begin, int end) {
                         const int byte = w[((g * int4_block + i) / 8 * lanes + l) * 4 + i % 4];
                         dot += (byte >> (i % 8 < 4 ? 0 : 4) & 15) * x[i];
                     }
-                    sum[l] += static_cast<float>(dot) * (from_f16(scale[l]) * x_scale);
-                    if (!Symmetric) sum[l] += from_f16(scale[lanes + l]) * work.x_sum[row * groups + g];
+                    sum[l] += static_cast<float>(dot) * (f16_to_float(scale[l]) * x_scale);
+                    if (!Symmetric) sum[l] += f16_to_float(scale[lanes + l]) * work.x_sum[row * groups + g];
                 }
             }
             store_block(work, block, row, sum);

@@ -5,8 +5,8 @@
 #include "kernels/cpu/matmul/activations.h"
 #include "kernels/cpu/matmul/gathered.h"
 #include "kernels/cpu/matmul/row_layout.h"
-#include "kernels/cpu/split.h"
-#include "kernels/cpu/work_stealing.h"
+#include "kernels/cpu/threads/split.h"
+#include "kernels/cpu/threads/work_stealing.h"
 #include "kernels/row_major_matrix.h"
 
 namespace draftscope::kernels {
@@ -31,11 +31,11 @@ int prefetch_rows(const RowMajorMatrix& store) {
 /// One thread's share: blocks [begin, end) of 16 rows of `ids`, copied to tile order.
 class GatheredBlocks {
   public:
-    GatheredBlocks(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids)
+    GatheredBlocks(ThreadPool& pool, const RowMajorMatrix& store, std::span<const TokenId> ids)
         : store_(store),
           ids_(ids),
           shape_(store.packing(), store.k()),
-          interleave_(interleave_for(exec)),
+          interleave_(interleave_for(pool)),
           block_(block_bytes(store.packing().precision, store.k())),
           scales_(scale_bytes(store.packing(), store.k())),
           rows_ahead_(prefetch_rows(store)) {}
@@ -126,11 +126,11 @@ GatheredWork gathered_work(const GatheredKernel& kernel, const MatmulWork& work,
 
 }  // namespace
 
-void matmul_rows(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids, Rows<const float> x,
-                 Rows<float> y) {
+void matmul_rows(ThreadPool& pool, const RowMajorMatrix& store, std::span<const TokenId> ids,
+                 Rows<const float> x, Rows<float> y) {
     assert(x.cols == store.k() && y.cols == static_cast<int>(ids.size()) && x.rows == y.rows);
     if (x.rows == 0 || ids.empty()) return;
-    const MatmulKernels& kernels = matmul_kernels_for(exec.isa());
+    const MatmulKernels& kernels = matmul_kernels_for(pool.isa());
     const MatmulBlocks kernel = blocks_kernel(kernels, store.packing());
     MatmulWork work;
     work.k = store.k();
@@ -139,14 +139,14 @@ void matmul_rows(Exec& exec, const RowMajorMatrix& store, std::span<const TokenI
     work.x_stride = x.stride;
     work.y = y.data;
     work.y_stride = y.stride;
-    const Activations activations(kernels, store.packing().precision, x);
+    const ProductInput activations(kernels, store.packing().precision, x);
     std::byte* shared = nullptr;
     if (activations.needed() && x.rows > max_rows_quantised_per_thread) {
-        shared = exec.shared_scratch(activations.bytes());
-        split_range(exec, x.rows, std::int64_t{x.rows} * x.cols,
+        shared = pool.shared_scratch(activations.bytes());
+        split_range(pool, x.rows, std::int64_t{x.rows} * x.cols,
                     [&](int, int begin, int end) { activations.prepare(shared, begin, end); });
     }
-    const GatheredBlocks blocks(exec, store, ids);
+    const GatheredBlocks blocks(pool, store, ids);
     // Reading a scattered row costs as much as the products of about four rows.
     constexpr int rows_of_reading = 4;
     const std::int64_t operations =
@@ -157,12 +157,12 @@ void matmul_rows(Exec& exec, const RowMajorMatrix& store, std::span<const TokenI
                                           : aligned(gathered->x_bytes(work.k, work.rows)) +
                                                 gathered->scratch_bytes(work.k, store.row_bytes());
     const int count = ceil_div(static_cast<int>(ids.size()), lanes);
-    WorkStealingRange shares(count, WorkStealingRange::threads_for(exec, count, operations),
+    WorkStealingRange shares(count, WorkStealingRange::threads_for(pool, count, operations),
                              min_piece_blocks);
-    run_threads(exec, shares.threads(), [&](int thread) {
+    run_threads(pool, shares.threads(), [&](int thread) {
         if (!shares.any_left()) return;
         const std::size_t own = shared == nullptr ? aligned(activations.bytes()) : 0;
-        std::byte* buffer = exec.scratch(thread, own + scratch_bytes);
+        std::byte* buffer = pool.scratch(thread, own + scratch_bytes);
         MatmulWork mine = work;
         if (activations.needed() && shared == nullptr) activations.prepare(buffer, 0, x.rows);
         activations.point(mine, shared == nullptr ? buffer : shared);

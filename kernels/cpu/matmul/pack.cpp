@@ -7,7 +7,7 @@
 #include "base/numel.h"
 #include "kernels/backend/device_matrix.h"
 #include "kernels/cpu/matmul/row_layout.h"
-#include "kernels/pack_bf16.h"
+#include "kernels/packing.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -56,8 +56,8 @@ void encode_bf16(const float* values, int k, std::uint16_t* out) {
 /// Collects sixteen rows in input order, then writes them in block order.
 class BlockWriter {
   public:
-    BlockWriter(Exec& exec, const Matrix& matrix)
-        : interleave_(interleave_for(exec)),
+    BlockWriter(ThreadPool& pool, const Matrix& matrix)
+        : interleave_(interleave_for(pool)),
           packing_(matrix.packing()),
           shape_(packing_, matrix.k()),
           stride_(round_up_bytes(shape_.groups * sizeof(std::uint32_t))),
@@ -67,7 +67,7 @@ class BlockWriter {
 
     int blocks() const { return blocks_; }
     std::size_t scratch_bytes() const { return lanes * stride_ + round_up_bytes(k_ * sizeof(float)); }
-    std::byte* row(std::byte* scratch, int lane) const { return scratch + row_offset(lane, stride_); }
+    std::byte* row(std::byte* scratch, int lane) const { return scratch + numel(lane, stride_); }
     /// Memory for one row of floats.
     float* values(std::byte* scratch) const { return reinterpret_cast<float*>(scratch + lanes * stride_); }
     void clear(std::byte* scratch, int lane) const { std::memset(row(scratch, lane), 0, stride_); }
@@ -101,10 +101,10 @@ class BlockWriter {
 /// Calls encode(row, lane, block, scratch) for the rows of each block, then writes the block. Rows from n on
 /// are zeros.
 template <typename Encode>
-void for_each_block(Exec& exec, const Matrix& matrix, const BlockWriter& writer, Encode encode) {
+void for_each_block(ThreadPool& pool, const Matrix& matrix, const BlockWriter& writer, Encode encode) {
     const int turns = ceil_div(writer.blocks(), blocks_in_turn);
-    exec.parallel(turns, [&](int turn) {
-        std::byte* scratch = exec.scratch(turn % exec.threads(), writer.scratch_bytes());
+    pool.parallel(turns, [&](int turn) {
+        std::byte* scratch = pool.scratch(turn % pool.threads(), writer.scratch_bytes());
         const int last = std::min((turn + 1) * blocks_in_turn, writer.blocks());
         for (int block = turn * blocks_in_turn; block < last; ++block) {
             for (int lane = 0; lane < lanes; ++lane) {
@@ -125,12 +125,12 @@ void for_each_block(Exec& exec, const Matrix& matrix, const BlockWriter& writer,
 
 }  // namespace
 
-void pack_blocks(Exec& exec, Matrix& matrix, RowSource source) {
+void pack_blocks(ThreadPool& pool, Matrix& matrix, RowSource source) {
     assert(matrix.precision() != Precision::int4);
-    const BlockWriter writer(exec, matrix);
+    const BlockWriter writer(pool, matrix);
     const int k = matrix.k();
     const Precision precision = matrix.precision();
-    for_each_block(exec, matrix, writer, [&](int row, int lane, int block, std::byte* scratch) {
+    for_each_block(pool, matrix, writer, [&](int row, int lane, int block, std::byte* scratch) {
         std::byte* out = writer.row(scratch, lane);
         if (precision == Precision::f32) return source(row, reinterpret_cast<float*>(out));
         float* values = writer.values(scratch);
@@ -143,9 +143,9 @@ void pack_blocks(Exec& exec, Matrix& matrix, RowSource source) {
     });
 }
 
-Matrix pack_bf16(Exec& exec, int n, int k, Bf16Source stored) {
-    if (Backend* backend = exec.device()) {
-        return DeviceMatrixAccess::pack(exec, *backend, n, k, [&](int row, float* out) {
+Matrix pack_bf16(Backend& backend, int n, int k, Bf16Source stored) {
+    if (!backend.is_host()) {
+        return DeviceMatrixAccess::pack(backend, n, k, [&](int row, float* out) {
             const auto* bytes = static_cast<const std::byte*>(stored(row));
             for (int i = 0; i < k; ++i) {
                 std::uint16_t value = 0;
@@ -155,8 +155,8 @@ Matrix pack_bf16(Exec& exec, int n, int k, Bf16Source stored) {
         });
     }
     Matrix matrix = MatrixAccess::allocate({Precision::bf16, false}, n, k);
-    const BlockWriter writer(exec, matrix);
-    for_each_block(exec, matrix, writer, [&](int row, int lane, int, std::byte* scratch) {
+    const BlockWriter writer(backend.pool(), matrix);
+    for_each_block(backend.pool(), matrix, writer, [&](int row, int lane, int, std::byte* scratch) {
         auto* out = reinterpret_cast<std::uint16_t*>(writer.row(scratch, lane));
         std::memcpy(out, stored(row), k * sizeof(std::uint16_t));
         if (k % 2 != 0) out[k] = 0;

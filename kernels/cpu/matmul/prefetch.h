@@ -6,8 +6,8 @@
 
 #include "base/numel.h"
 #include "kernels/cpu/matmul/matmul_kernels.h"
-#include "kernels/cpu/split.h"
-#include "kernels/exec.h"
+#include "kernels/cpu/threads/split.h"
+#include "kernels/thread_pool.h"
 
 namespace draftscope::kernels {
 
@@ -22,27 +22,28 @@ bool exceeds_l2(std::size_t bytes);
 /// The stream of blocks [begin, end). Its last line is prefetched repeatedly at the end, at no cost.
 inline PrefetchState make_prefetch_state(const std::byte* weights, std::size_t block, int begin, int end,
                                          std::ptrdiff_t fetched = prefetch_distance) {
-    const std::byte* first = weights + row_offset(begin, block);
-    const std::byte* last = weights + row_offset(end, block) - weight_line;
+    const std::byte* first = weights + numel(begin, block);
+    const std::byte* last = weights + numel(end, block) - weight_line;
     return {first + std::min(fetched, last - first), last + weight_line, last,
             static_cast<std::ptrdiff_t>(block)};
 }
 
 /// Prefetches what `thread` reads in one product. After blocks [begin, end) follows the start of its share of
-/// the weights announced by Exec::expect().
+/// the weights announced by ThreadPool::expect().
 class PrefetchCursor {
   public:
-    PrefetchCursor(Exec& exec, int thread, const std::byte* weights, std::size_t block, int begin, int end)
-        : ahead_(exec.prefetch_hint(thread)), first_(weights + row_offset(begin, block)) {
+    PrefetchCursor(ThreadPool& pool, int thread, const std::byte* weights, std::size_t block, int begin,
+                   int end)
+        : ahead_(pool.prefetch_hint(thread)), first_(weights + numel(begin, block)) {
         std::ptrdiff_t fetched = prefetch_distance;
         if (ahead_ != nullptr && ahead_->weights.load(std::memory_order_relaxed) == first_)
             fetched =
                 std::max(fetched, static_cast<std::ptrdiff_t>(ahead_->bytes.load(std::memory_order_relaxed)));
         stream_ = make_prefetch_state(weights, block, begin, end, fetched);
-        const Exec::NextWeights& next_weights = exec.next_weights();
+        const ThreadPool::NextWeights& next_weights = pool.next_weights();
         if (ahead_ == nullptr || next_weights.weights == nullptr) return;
-        const int share = share_begin(next_weights.blocks, thread, exec.threads());
-        stream_.next = after_ = next_weights.weights + row_offset(share, next_weights.block_bytes);
+        const int share = share_begin(next_weights.blocks, thread, pool.threads());
+        stream_.next = after_ = next_weights.weights + numel(share, next_weights.block_bytes);
     }
     ~PrefetchCursor() {
         if (ahead_ == nullptr) return;

@@ -24,7 +24,7 @@ struct RowShape {
     std::size_t groups, scales;
 };
 
-Interleave16 interleave_for(const Exec& exec);
+Interleave16 interleave_for(const ThreadPool& pool);
 
 /// Writes one block of a packed matrix from 16 stored rows; `values` and `scales` are the block's. Prefetches
 /// the 16 rows `ahead` (null = none).

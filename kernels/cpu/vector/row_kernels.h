@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/kv_layout.h"
+#include "kernels/ops/kv_layout.h"
 
 /// Per-row kernels of every op except matmul, one set per vector width. Plain pointers only: files compiled
 /// for one instruction set must not emit inline functions of shared headers.

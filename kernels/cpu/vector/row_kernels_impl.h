@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/vector/attention_kernels.h"
 #include "kernels/cpu/vector/row_kernels.h"
 
 /// The row kernels over one vector type. One file per instruction set includes this; `V` gives each instance

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/float16.h"
+#include "kernels/ops/float16.h"
 
 namespace draftscope::kernels {
 

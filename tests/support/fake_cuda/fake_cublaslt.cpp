@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "kernels/float16.h"
+#include "kernels/ops/float16.h"
 
 /// A shared library in the place of cuBLASLt: column-major products with fp32 sums, in the order of the
 /// stream. It refuses what the real one refuses: matrices of other shapes, addresses below the promised

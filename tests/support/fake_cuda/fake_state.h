@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/simt_host.h"
 #include "tests/support/fake_cuda/fake_gpu.h"
+#include "tests/support/simt_host.h"
 
 /// The state of the fake GPU, and what runs the work of its streams.
 namespace draftscope::testing {

@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "base/clock.h"
-#include "base/control_group.h"
 #include "base/cpus.h"
 #include "base/did_you_mean.h"
 #include "base/function_ref.h"
@@ -16,8 +15,8 @@
 #include "base/python_wheels.h"
 #include "base/result.h"
 #include "base/rng.h"
-#include "base/saturating_time.h"
 #include "base/spans.h"
+#include "base/units.h"
 #include "base/user_folders.h"
 #include "tests/support/scratch_folder.h"
 

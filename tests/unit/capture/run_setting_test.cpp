@@ -99,5 +99,17 @@ TEST(RunSetting, IdentifiesBaselines) {
     EXPECT_FALSE(plain_setting(run).empty());
 }
 
+TEST(MachineRates, AreFieldsAndNotTextThatLooksLikeThem) {
+    RunRow run;
+    run.machine_json = R"({"cpu": "x \"read_gb_per_s\":7", "read_gb_per_s" : 18.5})";
+    EXPECT_EQ(probed_gb_per_s(run), 18.5);
+    EXPECT_EQ(probed_scattered_gb_per_s(run), std::nullopt);
+    for (const char* none :
+         {"", "[]", R"({"read_gb_per_s":null})", R"({"read_gb_per_s":0})", R"({"x":{"read_gb_per_s":3}})"}) {
+        run.machine_json = none;
+        EXPECT_EQ(probed_gb_per_s(run), std::nullopt) << none;
+    }
+}
+
 }  // namespace
 }  // namespace draftscope

@@ -1,10 +1,10 @@
-#include "kernels/attention.h"
+#include "kernels/cpu/attention.h"
 
 #include <algorithm>
 #include <limits>
 #include <string>
 
-#include "kernels/float16.h"
+#include "kernels/ops/float16.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {
@@ -29,7 +29,7 @@ struct StoredValues {
         for (int slot = 0; slot < slots; ++slot) put(slot, meant.row(slot));
     }
     void put(int slot, const float* row) {
-        const auto exec = make_cpu_exec(1);
+        const auto exec = make_thread_pool(1);
         are_keys ? store_key(*exec, type, row, meant.cols, slot, stored.data())
                  : store_value(*exec, type, row, meant.cols, slot, stored.data());
     }
@@ -95,7 +95,7 @@ std::vector<double> reference(const AttentionShape& shape, const float* q, const
 TEST(Attention, MatchesDoublePrecision) {
     const AttentionShape shapes[] = {
         {9, 3, 64, 0.125f}, {4, 4, 16, 0.25f}, {5, 1, 80, 0.1f}, {2, 1, 20, 0.2f}, {8, 2, 128, 0.09f}};
-    const auto check = [](const AttentionShape& shape, Exec& exec) {
+    const auto check = [](const AttentionShape& shape, ThreadPool& exec) {
         for (const int positions : {1, 2, 15, 16, 17, 127, 128, 129, 700}) {
             const Cache cache(shape, positions, 1);
             Table q = make_queries(shape, 1, 3);
@@ -115,7 +115,7 @@ TEST(Attention, MatchesDoublePrecision) {
     };
     for (const Isa isa : isas()) {
         for (const int threads : {1, 2}) {
-            auto exec = make_cpu_exec(threads, isa);
+            auto exec = make_thread_pool(threads, isa);
             for (const AttentionShape& shape : shapes)
                 with_both_types(shape, [&](const AttentionShape& typed) { check(typed, *exec); });
         }
@@ -146,7 +146,7 @@ TEST(Attention, KeysAndValuesAreRoundedToNearestAndStayFinite) {
     for (const float v : values)
         expected.push_back(float_to_f16(std::isnan(v) ? v : std::clamp(v, -65504.0f, 65504.0f)));
     for (const Isa isa : isas()) {
-        const auto exec = make_cpu_exec(1, isa);
+        const auto exec = make_thread_pool(1, isa);
         for (const std::size_t n : {std::size_t{1}, std::size_t{16}, std::size_t{31}, values.size()}) {
             std::vector<std::uint16_t> out(n + 1, 0x1234);
             store_value(*exec, KvType::f16, values.data(), static_cast<int>(n), 0, out.data());
@@ -187,7 +187,7 @@ void tree_slots_give_the_bits_of_a_chain(const AttentionShape& shape) {
             std::vector<AttentionQuery> batch;
             for (int i = 0; i < 24; ++i)
                 batch.push_back(cache.query(q.row(i), together.row(i), prefix, tree.paths[i]));
-            auto exec = make_cpu_exec(2, isa);
+            auto exec = make_thread_pool(2, isa);
             attention(*exec, shape, batch);
             for (int i = 0; i < 24; ++i) {
                 // The same chain, committed: its keys moved to consecutive slots of another cache.
@@ -225,13 +225,13 @@ void nothing_else_changes_a_bit(const AttentionShape& shape) {
             return cache.query(q.row(i), out, 1 + i * i % 1100);
         };
         Table expected(count, q.cols);
-        auto single = make_cpu_exec(1, isa);
+        auto single = make_thread_pool(1, isa);
         for (int i = 0; i < count; ++i) {
             const AttentionQuery one = query(i, expected.row(i));
             attention(*single, shape, {&one, 1});
         }
         for (const int threads : {1, 2, 3, 4}) {
-            auto exec = make_cpu_exec(threads, isa);
+            auto exec = make_thread_pool(threads, isa);
             for (const int batch : {1, 3, 9, 70}) {
                 Table out(count, q.cols);
                 for (int begin = 0; begin < count; begin += batch) {
@@ -254,7 +254,7 @@ TEST(Attention, IsIndependentOfThreadsBatchAndOrder) {
 }
 
 void unused_slots_may_hold_anything(const AttentionShape& shape) {
-    auto exec = make_cpu_exec(1);
+    auto exec = make_thread_pool(1);
     Cache cache(shape, 8, 1);
     const Table q = make_queries(shape, 1, 2);
     const std::vector<int> ancestor_slots = {6};

@@ -3,31 +3,28 @@
 #include <set>
 
 #include "base/numel.h"
+#include "kernels/cpu/vector/elementwise.h"
 #include "kernels/device_array.h"
-#include "kernels/norm.h"
 #include "kernels_test_util.h"
+#include "tests/support/row_ops.h"
 
 /// The CPU as a device: its fused ops equal the separate ones, and its ops follow the contracts of
 /// kernels/ops.
 namespace draftscope::kernels {
 namespace {
 
-half_t* activations(std::vector<float>& values) {
-    return reinterpret_cast<half_t*>(values.data());
-}
-
 /// Runs `op` fused and as Device does it by default, and compares the outputs.
 void compare_with_separate_ops(Backend& cpu, FusedMatmulOp op, std::span<const float> before) {
     const int rows = op.product.rows, n = op.product.weights.n, stride = op.product.weights.stride;
     std::vector<float> x(numel(rows, stride)), y[2], gated[2];
-    if (op.norm.x != nullptr) op.product.x = activations(x);
+    if (op.norm.x != nullptr) op.product.x = Activations(x.data());
     op.product.y_stride = n;
     for (int fused = 0; fused < 2; ++fused) {
         y[fused].assign(before.begin(), before.end());
         gated[fused].assign(numel(rows, padded_columns(n / 2)), 0.0f);
         op.product.y = y[fused].data();
-        if (op.gated != nullptr) {
-            op.gated = activations(gated[fused]);
+        if (op.gated) {
+            op.gated = Activations(gated[fused].data());
             op.gated_stride = padded_columns(n / 2);
         }
         if (fused == 1)
@@ -35,7 +32,7 @@ void compare_with_separate_ops(Backend& cpu, FusedMatmulOp op, std::span<const f
         else
             cpu.Backend::fused_matmul(op);
     }
-    if (op.gated == nullptr)
+    if (!op.gated)
         EXPECT_TRUE(same_bits(y[0].data(), y[1].data(), rows * n));
     else
         EXPECT_TRUE(same_bits(gated[0].data(), gated[1].data(), rows * padded_columns(n / 2)));
@@ -44,10 +41,10 @@ void compare_with_separate_ops(Backend& cpu, FusedMatmulOp op, std::span<const f
 TEST(CpuBackend, FusesProductsWithoutChangingThem) {
     constexpr int k = 96, n = 64;
     for (const int threads : {1, 3}) {
-        auto exec = make_cpu_exec(threads);
-        Backend& cpu = exec->backend();
+        const auto exec = make_cpu_backend(threads);
+        Backend& cpu = *exec;
         for (const Packing packing : packings) {
-            const Matrix matrix = pack_as(*exec, packing, hard_table(n, k, 1));
+            const Matrix matrix = pack_as(exec->pool(), packing, hard_table(n, k, 1));
             const Table norm = hard_table(1, k, 2), bias = hard_table(1, n, 3);
             for (const int rows : {1, 5}) {
                 const Table x = hard_table(rows, k, 4), before = hard_table(rows, n, 5);
@@ -62,7 +59,7 @@ TEST(CpuBackend, FusesProductsWithoutChangingThem) {
                 op.next = matrix.device_matrix();
                 compare_with_separate_ops(cpu, op, before.data);
                 op.product.bias = nullptr;
-                op.gated = activations(const_cast<Table&>(x).data);  // any address; set per run
+                op.gated = Activations(const_cast<Table&>(x).data.data());  // any address; set per run
                 compare_with_separate_ops(cpu, op, before.data);
             }
         }
@@ -72,26 +69,26 @@ TEST(CpuBackend, FusesProductsWithoutChangingThem) {
 
 TEST(CpuBackend, AddsAProductToItsOutput) {
     constexpr int k = 64, n = 48, rows = 3;
-    auto exec = make_cpu_exec(2);
-    const Matrix matrix = pack_table(*exec, Precision::f32, hard_table(n, k, 1));
+    auto exec = make_cpu_backend(2);
+    const Matrix matrix = pack_table(exec->pool(), Precision::f32, hard_table(n, k, 1));
     const Table x = hard_table(rows, k, 2), before = hard_table(rows, n, 3);
     Table product(rows, n), sum = before;
     MatmulOp op;
     op.weights = matrix.device_matrix();
-    op.x = reinterpret_cast<const half_t*>(x.row(0));
+    op.x = Activations(const_cast<float*>(x.row(0)));
     op.rows = rows;
     op.y = product.data.data();
     op.y_stride = n;
-    exec->backend().matmul(op);
+    exec->matmul(op);
     op.y = sum.data.data();
     op.accumulate = true;
-    exec->backend().matmul(op);
+    exec->matmul(op);
     for (int i = 0; i < rows * n; ++i) EXPECT_EQ(sum.data[i], before.data[i] + product.data[i]) << i;
 }
 
 TEST(CpuBackend, NormsGroupsAndAddsThem) {
     constexpr int rows = 3, groups = 2, width = 8, stride = groups * width;
-    auto exec = make_cpu_exec(1);
+    auto exec = make_cpu_backend(1);
     const Table x = hard_table(rows, stride, 1), weight = hard_table(1, width, 2),
                 before = hard_table(rows, stride, 3);
     Table expected(rows, width), y = before;
@@ -106,12 +103,12 @@ TEST(CpuBackend, NormsGroupsAndAddsThem) {
     op.eps = 1e-5f;
     op.y = y.data.data();
     op.add = true;
-    op.half = activations(copy);
+    op.half = Activations(copy.data());
     op.half_stride = op.half_columns = stride;
-    exec->backend().rms_norm(op);
+    exec->rms_norm(op);
     for (int g = 0; g < groups; ++g) {
-        rms_norm(*exec, Rows<const float>(x.row(0) + g * width, rows, width, stride), {weight.row(0), width},
-                 op.eps, expected.view());
+        rms_norm(exec->pool(), Rows<const float>(x.row(0) + g * width, rows, width, stride),
+                 {weight.row(0), width}, op.eps, expected.view());
         for (int r = 0; r < rows; ++r)
             for (int i = 0; i < width; ++i) {
                 const int at = r * stride + g * width + i;
@@ -125,12 +122,12 @@ TEST(CpuBackend, KeepsBuffersLongerThanItsPool) {
     DeviceArray<float> array;
     const std::vector<float> values{1, 2, 3};
     {
-        auto exec = make_cpu_exec(1);
-        ASSERT_TRUE(array.upload(exec->backend(), values));
+        auto exec = make_cpu_backend(1);
+        ASSERT_TRUE(array.upload((*exec), values));
     }
     EXPECT_EQ(std::memcmp(array.data(), values.data(), 3 * sizeof(float)), 0);
-    auto other = make_cpu_exec(1);
-    ASSERT_TRUE(array.resize_at_least(other->backend(), 1000));
+    auto other = make_cpu_backend(1);
+    ASSERT_TRUE(array.resize_at_least(*other, 1000));
     EXPECT_EQ(array.data()[999], 0.0f);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(array.data()) % 256, 0u);
 }
@@ -139,7 +136,7 @@ TEST(CpuBackend, KeepsBuffersLongerThanItsPool) {
 TEST(CpuBackend, RanksAndSetProbabilitiesMatchTheirDefinition) {
     constexpr int rows = 5, vocab = 5000, stride = vocab + 3;
     for (const int threads : {1, 3}) {
-        auto exec = make_cpu_exec(threads);
+        auto exec = make_cpu_backend(threads);
         Rng rng(7);
         std::vector<float> logits(numel(rows, stride));
         for (float& logit : logits) logit = static_cast<float>(rng.below(90)) / 8;
@@ -150,8 +147,7 @@ TEST(CpuBackend, RanksAndSetProbabilitiesMatchTheirDefinition) {
             of.push_back(static_cast<std::int32_t>(rng.below(rows)));
             tokens.push_back(8 + static_cast<std::int32_t>(rng.below(vocab - 8)));
         }
-        exec->backend().rank(
-            {logits.data(), stride, vocab, 40, of.data(), tokens.data(), values.data(), ranks.data()});
+        exec->rank({logits.data(), stride, vocab, 40, of.data(), tokens.data(), values.data(), ranks.data()});
         for (int i = 0; i < 40; ++i) {
             const float* row = logits.data() + of[i] * stride;
             EXPECT_EQ(values[i], row[tokens[i]]);
@@ -169,7 +165,7 @@ TEST(CpuBackend, RanksAndSetProbabilitiesMatchTheirDefinition) {
         SetProbabilityOp op{logits.data(), stride,       3,          0.9f,       norms.data(),  path.data(),
                             first.data(),  sizes.data(), ids.data(), out.data(), lowest.data(), 1,
                             count.data()};
-        exec->backend().sum_set_probability(op);
+        exec->sum_set_probability(op);
         for (int i = 0; i < 2; ++i) {
             double sum = 0;
             for (int j = 0; j < sizes[i]; ++j) {
@@ -180,19 +176,19 @@ TEST(CpuBackend, RanksAndSetProbabilitiesMatchTheirDefinition) {
             EXPECT_NEAR(static_cast<double>(out[i]), std::min(sum, 1.0), 1e-5) << i;
         }
         EXPECT_EQ(out[2], -7.0f);
-        ASSERT_TRUE(exec->backend().synchronize().ok());
+        ASSERT_TRUE(exec->synchronize().ok());
     }
 }
 
 TEST(CpuBackend, EntropiesMatchTheirDefinition) {
     constexpr int rows = 3, vocab = 700;
-    auto exec = make_cpu_exec(2);
+    auto exec = make_cpu_backend(2);
     Rng rng(5);
     std::vector<float> logits(numel(rows, vocab)), out(rows);
     for (float& logit : logits) logit = static_cast<float>(rng.normal());
     const std::vector<float> norms = {7, 7.5f, 6.9f}, lowest = {-9, 0.5f, 1};
     EntropyOp op{logits.data(), vocab, rows, vocab, 1.25f, norms.data(), lowest.data(), out.data()};
-    exec->backend().entropy(op);
+    exec->entropy(op);
     for (int r = 0; r < rows; ++r) {
         double entropy = 0;
         for (int t = 0; t < vocab; ++t) {
@@ -209,8 +205,8 @@ TEST(CpuBackend, EntropiesMatchTheirDefinition) {
 /// Rejection sampling of every node and of the path only accept the same drafts.
 TEST(CpuBackend, FusedRejectionSamplingMatchesItsOps) {
     constexpr int nodes = 7, vocab = 40, children = 3;
-    auto exec = make_cpu_exec(2);
-    Backend& backend = exec->backend();
+    const auto exec = make_cpu_backend(2);
+    Backend& backend = *exec;
     Rng rng(3);
     int longer = 0;
     for (int turn = 0; turn < 40; ++turn) {
@@ -287,8 +283,8 @@ TEST(CpuBackend, FindsColumnsOfAUnionByItsIndex) {
     constexpr int rows = 3, own = 40, k = 5;
     for (const Isa isa : isas()) {
         for (const int vocab : {45, 1024, 5003}) {
-            const auto exec = make_cpu_exec(2, isa);
-            Backend& cpu = exec->backend();
+            const auto exec = make_cpu_backend(2, isa);
+            Backend& cpu = *exec;
             Rng rng(vocab);
             std::vector<std::int32_t> ids;
             for (int m = 0; m < rows; ++m) {
@@ -351,11 +347,11 @@ TEST(CpuBackend, FindsColumnsOfAUnionByItsIndex) {
 }
 
 TEST(CpuBackend, NamesAnOpThatItLacks) {
-    auto exec = make_cpu_exec(1);
-    exec->backend().bucket_top_m({});
-    const Status status = exec->backend().synchronize();
+    auto exec = make_cpu_backend(1);
+    exec->gather({});
+    const Status status = exec->synchronize();
     ASSERT_FALSE(status.ok());
-    EXPECT_NE(status.error().message.find("bucket_top_m"), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find("gather"), std::string::npos) << status.error().message;
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 #include "base/rng.h"
 #include "kernels/cpu/matmul/layout.h"
-#include "kernels/float16.h"
-#include "kernels/random_rows.h"
+#include "kernels/ops/float16.h"
+#include "kernels/packing.h"
 #include "tests/support/fake_cuda/fake_gpu.h"
 
 /// The CUDA back end's own code on a GPU that is none: what it enqueues is right in every order that streams
@@ -91,6 +91,9 @@ void add_rows(Backend& backend, const float* from, float* to, int count) {
                      .x_stride = Numbers::count,
                      .rows = 1,
                      .cols = Numbers::count,
+                     .activation = kernels::Activation::none,
+                     .base = {},
+                     .base_stride = 0,
                      .y = to,
                      .y_stride = Numbers::count});
 }
@@ -515,7 +518,7 @@ TEST(CudaBackend, ProductsByTheLibraryAreThoseOfTheKernels) {
 TEST(CudaBackend, RandomMatricesAreMadeOnTheDeviceWithTheBitsOfPackedOnes) {
     set_fake_gpu({.memory_bytes = std::size_t{8} << 20});
     {
-        const auto exec = kernels::make_device_exec(1, *open_fake_cuda());
+        const auto exec = *open_fake_cuda();
         constexpr int k = 100;
         const std::vector<kernels::RandomRows> parts = {{30, {5, 0.5f}}, {11, {6, 2.0f}}};
         const auto made = kernels::pack_random(*exec, k, parts);
@@ -537,12 +540,12 @@ TEST(CudaBackend, RandomMatricesAreMadeOnTheDeviceWithTheBitsOfPackedOnes) {
         }
         const std::vector<kernels::RandomRows> too_many = {{1 << 20, {5, 0.5f}}};
         ASSERT_TRUE(kernels::pack_random(*exec, k, too_many).has_value());
-        const Status done = exec->device()->synchronize();
+        const Status done = exec->synchronize();
         ASSERT_FALSE(done.ok());
         EXPECT_THAT(done.error().message, HasSubstr("1048576 x 100"));
     }
     expect_all_given_back();
-    const auto cpu = kernels::make_cpu_exec(1);
+    const auto cpu = kernels::make_cpu_backend(1);
     const std::vector<kernels::RandomRows> parts = {{30, {5, 0.5f}}};
     EXPECT_FALSE(kernels::pack_random(*cpu, 100, parts).has_value());
 }

@@ -19,8 +19,6 @@ kernels::DeviceBenchOptions small() {
     options.rank = {16};
     options.trimmed = 100;
     options.gather = {40};
-    options.buckets = 4;
-    options.per_bucket = 4;
     options.k = 4;
     options.rows = {1, 3};
     options.product_rows = {1, 33};

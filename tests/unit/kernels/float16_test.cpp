@@ -1,4 +1,4 @@
-#include "kernels/float16.h"
+#include "kernels/ops/float16.h"
 
 #include <gtest/gtest.h>
 
@@ -44,6 +44,15 @@ TEST(Float16, KnownValues) {
     EXPECT_EQ(float_to_f16(0x1p-25f), 0x0000);
     EXPECT_EQ(float_to_f16(-0.0f), 0x8000);
     EXPECT_EQ(float_to_f16(std::numeric_limits<float>::denorm_min()), 0x0000);
+}
+
+TEST(Bf16, RoundsToNearestEven) {
+    EXPECT_EQ(to_bf16(1.0f), 0x3f80);
+    EXPECT_EQ(to_bf16(1.0f + 0x1p-8f), 0x3f80);  // halfway, to even
+    EXPECT_EQ(to_bf16(1.0f + 0x3p-8f), 0x3f82);  // halfway, to even
+    EXPECT_EQ(to_bf16(-2.5f), 0xc020);
+    EXPECT_EQ(to_bf16(0x1.ffp0f), 0x4000);
+    EXPECT_TRUE(std::isnan(from_bf16(to_bf16(std::nanf("")))));
 }
 
 }  // namespace

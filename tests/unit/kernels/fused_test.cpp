@@ -1,9 +1,9 @@
-#include "kernels/fused.h"
+#include "kernels/cpu/matmul/fused.h"
 
-#include "kernels/elementwise.h"
-#include "kernels/matmul.h"
-#include "kernels/norm.h"
+#include "kernels/cpu/vector/elementwise.h"
+#include "kernels/host_rows.h"
 #include "kernels_test_util.h"
+#include "tests/support/row_ops.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -16,7 +16,7 @@ template <typename Check>
 void on_every_path(Check check) {
     for (const Isa isa : isas()) {
         for (const int threads : {1, 2, 3}) {
-            auto exec = make_cpu_exec(threads, isa);
+            auto exec = make_thread_pool(threads, isa);
             for (const Packing packing : packings) {
                 for (const int rows : row_counts) {
                     SCOPED_TRACE(name_of(isa) + " " + name_of(packing) + " threads " +
@@ -29,7 +29,7 @@ void on_every_path(Check check) {
     }
 }
 
-Table normed(Exec& exec, const Table& x, const Table& weight) {
+Table normed(ThreadPool& exec, const Table& x, const Table& weight) {
     Table out(x.rows, x.cols);
     rms_norm(exec, x.view(), {weight.row(0), static_cast<std::size_t>(x.cols)}, eps, out.view());
     return out;
@@ -42,7 +42,7 @@ PreNorm make_norm(const Table& weight) {
 TEST(Fused, NormMatmulMatchesSeparateOps) {
     constexpr int n = 100, k = 577;
     const Table w = hard_table(n, k, 1), norm = hard_table(1, k, 2), bias = hard_table(1, n, 3);
-    on_every_path([&](Exec& exec, Packing packing, int rows) {
+    on_every_path([&](ThreadPool& exec, Packing packing, int rows) {
         const Table x = hard_table(rows, k, 4);
         const Matrix matrix = pack_as(exec, packing, w);
         Table expected(rows, n), found(rows, n);
@@ -60,7 +60,7 @@ TEST(Fused, GatedMatmulMatchesSeparateOps) {
     constexpr int k = 160;
     for (const int ffn : {16, 40, 400}) {
         const Table w = hard_table(2 * ffn, k, 5), norm = hard_table(1, k, 6);
-        on_every_path([&](Exec& exec, Packing packing, int rows) {
+        on_every_path([&](ThreadPool& exec, Packing packing, int rows) {
             const Table x = hard_table(rows, k, 7);
             const Matrix matrix = pack_as(exec, packing, w);
             Table expected(rows, 2 * ffn), found(rows, 2 * ffn);
@@ -84,7 +84,7 @@ TEST(Fused, GatedMatmulMatchesSeparateOps) {
 TEST(Fused, MatmulAddMatchesSeparateOps) {
     constexpr int n = 300, k = 200;
     const Table w = hard_table(n, k, 8);
-    on_every_path([&](Exec& exec, Packing packing, int rows) {
+    on_every_path([&](ThreadPool& exec, Packing packing, int rows) {
         const Table x = hard_table(rows, k, 9), before = hard_table(rows, n, 10);
         const Matrix matrix = pack_as(exec, packing, w);
         Table product(rows, n), expected = before;
@@ -101,7 +101,7 @@ TEST(Fused, MatmulAddMatchesSeparateOps) {
 }
 
 TEST(Fused, AcceptsZeroRows) {
-    auto exec = make_cpu_exec(2);
+    auto exec = make_thread_pool(2);
     const Matrix matrix = pack_table(*exec, Precision::int8, hard_table(32, 64, 1));
     Table x(0, 64), y(0, 32), sum(0, 32);
     norm_matmul(*exec, matrix, {}, x.view(), y.view());

@@ -12,8 +12,8 @@
 #include "base/numel.h"
 #include "base/rng.h"
 #include "base/spans.h"
-#include "kernels/int4.h"
 #include "kernels/matrix.h"
+#include "kernels/packing.h"
 
 namespace draftscope::kernels {
 
@@ -51,8 +51,8 @@ inline constexpr Packing packings[] = {{Precision::f32, false},
 /// A dense row-major table that owns its numbers.
 struct Table {
     Table(int rows_in, int cols_in) : rows(rows_in), cols(cols_in), data(numel(rows_in, cols_in)) {}
-    float* row(int r) { return data.data() + row_offset(r, cols); }
-    const float* row(int r) const { return data.data() + row_offset(r, cols); }
+    float* row(int r) { return data.data() + numel(r, cols); }
+    const float* row(int r) const { return data.data() + numel(r, cols); }
     float at(int r, int c) const { return row(r)[c]; }
     Rows<float> view() { return Rows<float>(data.data(), rows, cols); }
     Rows<const float> view() const { return Rows<const float>(data.data(), rows, cols); }
@@ -95,7 +95,7 @@ inline bool same_bits(const float* a, const float* b, int count) {
     return std::memcmp(a, b, static_cast<std::size_t>(count) * sizeof(float)) == 0;
 }
 
-inline Matrix pack_table(Exec& exec, Precision precision, const Table& table) {
+inline Matrix pack_table(ThreadPool& exec, Precision precision, const Table& table) {
     return Matrix::pack(exec, precision, table.rows, table.cols, [&](int row, float* out) {
         std::memcpy(out, table.row(row), static_cast<std::size_t>(table.cols) * sizeof(float));
     });
@@ -103,7 +103,7 @@ inline Matrix pack_table(Exec& exec, Precision precision, const Table& table) {
 
 /// Packs like pack_table(). Symmetric packings use rows as Q4_0 stores them: blocks of 32 weights in steps
 /// from -8 to 7, scaled so that the largest is at -8.
-inline Matrix pack_as(Exec& exec, Packing packing, const Table& table) {
+inline Matrix pack_as(ThreadPool& exec, Packing packing, const Table& table) {
     if (!packing.symmetric) return pack_table(exec, packing.precision, table);
     const auto floats = [](int, float*) { ADD_FAILURE() << "rows in four bits are taken as they are"; };
     Matrix matrix = pack_int4(exec, table.rows, table.cols, floats, [&](int row, const Int4Row& out) {

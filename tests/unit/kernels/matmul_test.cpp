@@ -1,8 +1,8 @@
-#include "kernels/matmul.h"
-
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/cpu/matmul/fused.h"
+#include "kernels/host_rows.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {
@@ -45,7 +45,7 @@ double error_bound(Precision precision, Isa isa, std::span<const float> w, const
     return bound;
 }
 
-void check_against_double(Exec& exec, Packing packing, int n, int k, int m, bool with_bias) {
+void check_against_double(ThreadPool& exec, Packing packing, int n, int k, int m, bool with_bias) {
     SCOPED_TRACE(name_of(exec.isa()) + " " + name_of(packing) + " n " + std::to_string(n) + " k " +
                  std::to_string(k) + " m " + std::to_string(m));
     const Table w = hard_table(n, k, static_cast<std::uint64_t>(n + 7 * k));
@@ -70,7 +70,7 @@ void check_against_double(Exec& exec, Packing packing, int n, int k, int m, bool
 
 TEST(Matmul, MatchesDoublePrecision) {
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(2, isa);
+        auto exec = make_thread_pool(2, isa);
         for (const Packing packing : packings) {
             check_against_double(*exec, packing, 1, 1, 1, false);
             check_against_double(*exec, packing, 15, 33, 3, true);
@@ -86,7 +86,7 @@ TEST(Matmul, MatchesDoublePrecision) {
 /// int8 compared with the weights before packing, on normal data: the loss of a model.
 TEST(Matmul, Int8LosesUnderOnePercentOfTheSignal) {
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(1, isa);
+        auto exec = make_thread_pool(1, isa);
         constexpr int n = 64;
         constexpr int k = 576;
         Table w(n, k);
@@ -119,7 +119,7 @@ struct Case {
 
 Case make_case(Isa isa, Packing packing, int n, int k) {
     Case c{hard_table(n, k, 11), hard_table(80, k, 12), Table(80, n)};
-    auto exec = make_cpu_exec(1, isa);
+    auto exec = make_thread_pool(1, isa);
     matmul(*exec, pack_as(*exec, packing, c.w), c.x.view(), c.expected.view());
     return c;
 }
@@ -132,7 +132,7 @@ TEST(Matmul, ARowIsIndependentOfTheBatchSize) {
             for (const auto& [n, k] : odd_shapes) {
                 SCOPED_TRACE(name_of(isa) + " " + name_of(packing) + " k " + std::to_string(k));
                 const Case c = make_case(isa, packing, n, k);
-                auto exec = make_cpu_exec(2, isa);
+                auto exec = make_thread_pool(2, isa);
                 const Matrix matrix = pack_as(*exec, packing, c.w);
                 for (const int m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 31, 33, 64}) {
                     for (int first = 0; first + m <= 80; first += 29) {
@@ -162,7 +162,7 @@ TEST(Matmul, IsIndependentOfThreadsRowOrderAndStride) {
                 Table shuffled(80, k + 3);
                 for (int r = 0; r < 80; ++r) std::copy_n(c.x.row(order[r]), k, shuffled.row(r));
                 for (const int threads : {1, 2, 3, 4}) {
-                    auto exec = make_cpu_exec(threads, isa);
+                    auto exec = make_thread_pool(threads, isa);
                     const Matrix matrix = pack_as(*exec, packing, c.w);
                     Table y(80, n + 5);
                     std::fill(y.data.begin(), y.data.end(), 42.0f);
@@ -183,7 +183,7 @@ TEST(Matmul, PrefetchHintsChangeNoBit) {
     for (const Packing packing : packings) {
         const Case c = make_case(best_isa(), packing, 300, 577),
                    d = make_case(best_isa(), packing, 1280, 160);
-        auto exec = make_cpu_exec(2);
+        auto exec = make_thread_pool(2);
         const Matrix one = pack_as(*exec, packing, c.w), two = pack_as(*exec, packing, d.w);
         for (const int m : {1, 3, 9, 17}) {
             Table y(m, 300), z(m, 1280);
@@ -223,7 +223,7 @@ TEST(Matmul, IntegerPathsWithFusedMultiplyAddAgreeBitForBit) {
 }
 
 TEST(Matmul, AcceptsZeroRows) {
-    auto exec = make_cpu_exec(2);
+    auto exec = make_thread_pool(2);
     const Matrix matrix = pack_table(*exec, Precision::f32, hard_table(20, 64, 1));
     Table y(0, 20);
     matmul(*exec, matrix, Rows<const float>(nullptr, 0, 64), y.view());

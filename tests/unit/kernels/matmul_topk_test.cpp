@@ -1,24 +1,24 @@
-#include "kernels/matmul_topk.h"
+#include "kernels/cpu/matmul_topk.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "kernels/matmul.h"
-#include "kernels/topk.h"
+#include "kernels/cpu/row_ops.h"
+#include "kernels/host_rows.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {
 namespace {
 
 /// A head of n rows; every third row repeats an earlier one, so that logits tie.
-Matrix make_head(Exec& exec, Packing packing, int n, int k) {
+Matrix make_head(ThreadPool& exec, Packing packing, int n, int k) {
     const Table base = hard_table(n, k, static_cast<std::uint64_t>(n + k));
     Table rows(n, k);
     for (int row = 0; row < n; ++row) std::copy_n(base.row(row % 3 == 2 ? row / 2 : row), k, rows.row(row));
     return pack_as(exec, packing, rows);
 }
 
-void expect_plain_bits(Exec& exec, const Matrix& head, const Table& x, int support, int k,
+void expect_plain_bits(ThreadPool& exec, const Matrix& head, const Table& x, int support, int k,
                        const float* bias) {
     const int rows = x.rows;
     Table logits(rows, head.n());
@@ -42,7 +42,7 @@ void expect_plain_bits(Exec& exec, const Matrix& head, const Table& x, int suppo
 TEST(MatmulTopK, MatchesMatmulTopkAndLogsumexp) {
     for (const Isa isa : isas()) {
         for (const int threads : {1, 3}) {
-            const std::unique_ptr<Exec> exec = make_cpu_exec(threads, isa);
+            const std::unique_ptr<ThreadPool> exec = make_thread_pool(threads, isa);
             for (const Packing packing : packings) {
                 for (const int n : {40, 2048, 2500}) {
                     const Matrix head = make_head(*exec, packing, n, 97);
@@ -74,7 +74,7 @@ TEST(MatmulTopK, StolenChunksKeepTheOrderOfTies) {
         falling.row(0)[i] = static_cast<float>(-i / 7);
     }
     for (const int threads : {2, 3}) {
-        const std::unique_ptr<Exec> exec = make_cpu_exec(threads);
+        const std::unique_ptr<ThreadPool> exec = make_thread_pool(threads);
         const Matrix head = make_head(*exec, {Precision::int8, false}, n, k);
         for (int repeat = 0; repeat < repeats; ++repeat) {
             for (const Table* bias : {&alike, &few, &two, &falling})
@@ -85,23 +85,23 @@ TEST(MatmulTopK, StolenChunksKeepTheOrderOfTies) {
 }
 
 TEST(MatmulTopK, PaysOffIfThreadsCanShareTheChunks) {
-    const std::unique_ptr<Exec> two = make_cpu_exec(2);
+    const std::unique_ptr<ThreadPool> two = make_thread_pool(2);
     EXPECT_TRUE(matmul_topk_pays_off(*two, 49152, 10));
     EXPECT_TRUE(matmul_topk_pays_off(*two, 8192, 10));
     EXPECT_FALSE(matmul_topk_pays_off(*two, 1000, 10));
     EXPECT_FALSE(matmul_topk_pays_off(*two, 49152, max_fused_topk + 1));
-    EXPECT_TRUE(matmul_topk_pays_off(*make_cpu_exec(1), 1000, 10));
+    EXPECT_TRUE(matmul_topk_pays_off(*make_thread_pool(1), 1000, 10));
 }
 
 /// `row(i)` of the matrix is a single number, so that logits are multiples of x.
-Matrix ladder(Exec& exec, int n, float (*value)(int row)) {
+Matrix ladder(ThreadPool& exec, int n, float (*value)(int row)) {
     return Matrix::pack(exec, Precision::f32, n, 16, [&](int row, float* out) {
         std::fill_n(out, 16, 0.0f);
         out[0] = value(row);
     });
 }
 
-void expect_plain_set(Exec& exec, const Matrix& head, const Table& x, int k) {
+void expect_plain_set(ThreadPool& exec, const Matrix& head, const Table& x, int k) {
     const int rows = x.rows;
     Table logits(rows, head.n());
     matmul(exec, head, x.view(), logits.view());
@@ -119,7 +119,7 @@ void expect_plain_set(Exec& exec, const Matrix& head, const Table& x, int k) {
 TEST(MatmulTopKSet, MatchesTopk) {
     for (const Isa isa : isas()) {
         for (const int threads : {1, 2}) {
-            const std::unique_ptr<Exec> exec = make_cpu_exec(threads, isa);
+            const std::unique_ptr<ThreadPool> exec = make_thread_pool(threads, isa);
             for (const Packing packing : packings) {
                 // Below and above the size from which a sample is taken; the last size is not a whole number
                 // of blocks.
@@ -137,7 +137,7 @@ TEST(MatmulTopKSet, MatchesTopk) {
 }
 
 TEST(MatmulTopKSet, MisleadingSamplesChangeNothing) {
-    const std::unique_ptr<Exec> exec = make_cpu_exec(2);
+    const std::unique_ptr<ThreadPool> exec = make_thread_pool(2);
     Table x(2, 16);
     x.row(0)[0] = 1.0f;
     x.row(1)[0] = -1.0f;
@@ -156,7 +156,7 @@ TEST(MatmulTopKSet, MisleadingSamplesChangeNothing) {
 // Low-rank factors whose outputs are filtered as they leave the tiles, on machines with AMX. Cases: one and
 // two tiles of a group of inputs, rows that fill one and two, whole and half chunks of bf16.
 TEST(MatmulTopKSet, HandlesLowRankFactors) {
-    const std::unique_ptr<Exec> exec = make_cpu_exec(2, isas().back());
+    const std::unique_ptr<ThreadPool> exec = make_thread_pool(2, isas().back());
     for (const Precision precision : {Precision::int8, Precision::bf16}) {
         for (const int inputs : {1, 36, 72, 128, 129}) {
             const Matrix head = make_head(*exec, {precision, false}, 8207, inputs);

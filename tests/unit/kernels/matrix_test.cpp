@@ -4,10 +4,8 @@
 
 #include "base/numel.h"
 #include "kernels/cpu/matmul/layout.h"
-#include "kernels/int4.h"
-#include "kernels/matmul.h"
-#include "kernels/pack_bf16.h"
-#include "kernels/packed.h"
+#include "kernels/host_rows.h"
+#include "kernels/packing.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {
@@ -27,7 +25,7 @@ TEST(Matrix, PrecisionNamesRoundTrip) {
 }
 
 TEST(Matrix, UnpacksWhatWasPackedWithinItsPrecision) {
-    auto exec = make_cpu_exec(2);
+    auto exec = make_thread_pool(2);
     for (const int n : {1, 16, 37}) {
         for (const int k : {1, 31, 64, 97, 577}) {
             const Table w = hard_table(n, k, static_cast<std::uint64_t>(n * 1000 + k));
@@ -62,7 +60,7 @@ bool same_bytes(const Matrix& a, const Matrix& b) {
 
 TEST(Matrix, PacksBlocksToTheBytesOfSingleRows) {
     for (const Isa isa : {Isa::portable, best_isa()}) {
-        auto exec = make_cpu_exec(3, isa);
+        auto exec = make_thread_pool(3, isa);
         for (const int n : {1, 16, 37, 200}) {
             for (const int k : {1, 2, 31, 64, 97, 128, 577}) {
                 const Table w = hard_table(n, k, static_cast<std::uint64_t>(n * 1000 + k));
@@ -86,7 +84,7 @@ TEST(Matrix, PacksBlocksToTheBytesOfSingleRows) {
 }
 
 TEST(Matrix, Bf16RowsOfAFileArePackedAsTheyAreAtAnyAlignment) {
-    auto exec = make_cpu_exec(2);
+    auto exec = make_cpu_backend(2);
     for (const int k : {1, 31, 64, 577}) {
         constexpr int n = 37;
         const Table w = hard_table(n, k, static_cast<std::uint64_t>(k));
@@ -95,17 +93,16 @@ TEST(Matrix, Bf16RowsOfAFileArePackedAsTheyAreAtAnyAlignment) {
         for (int r = 0; r < n; ++r) {
             for (int c = 0; c < k; ++c) {
                 const std::uint16_t value = to_bf16(w.at(r, c));
-                std::memcpy(&file[1 + row_offset(r, row_bytes) + 2 * static_cast<std::size_t>(c)], &value, 2);
+                std::memcpy(&file[1 + numel(r, row_bytes) + 2 * static_cast<std::size_t>(c)], &value, 2);
             }
         }
-        const Matrix stored =
-            pack_bf16(*exec, n, k, [&](int r) { return &file[1 + row_offset(r, row_bytes)]; });
-        EXPECT_TRUE(same_bytes(stored, pack_table(*exec, Precision::bf16, w)));
+        const Matrix stored = pack_bf16(*exec, n, k, [&](int r) { return &file[1 + numel(r, row_bytes)]; });
+        EXPECT_TRUE(same_bytes(stored, pack_table(exec->pool(), Precision::bf16, w)));
     }
 }
 
 TEST(Matrix, PackedBytesRoundTrip) {
-    auto exec = make_cpu_exec(2);
+    auto exec = make_thread_pool(2);
     const Table w = hard_table(37, 97, 5);
     for (const Packing p : packings) {
         const Matrix matrix = pack_as(*exec, p, w);
@@ -121,7 +118,7 @@ TEST(Matrix, PackedBytesRoundTrip) {
 }
 
 TEST(Matrix, Int4KeepsEveryWeightWithinHalfAStep) {
-    auto exec = make_cpu_exec(2);
+    auto exec = make_thread_pool(2);
     for (const int k : {1, 31, 64, 97, 577}) {
         const Table w = hard_table(37, k, static_cast<std::uint64_t>(k));
         const Matrix int4 = pack_table(*exec, Precision::int4, w);
@@ -143,7 +140,7 @@ TEST(Matrix, Int4KeepsEveryWeightWithinHalfAStep) {
 }
 
 TEST(Matrix, Int4TakesStoredNibblesAsTheyAre) {
-    auto exec = make_cpu_exec(2);
+    auto exec = make_thread_pool(2);
     constexpr int n = 21, k = 96;
     const auto nibble = [](int row, int c) {
         return static_cast<std::uint8_t>((row * 7 + c * 5 + c / 32) % 16);
@@ -172,7 +169,7 @@ TEST(Matrix, Int4TakesStoredNibblesAsTheyAre) {
 }
 
 TEST(Matrix, SymmetricInt4StoresNoMinimumsAndTheSameWeights) {
-    auto exec = make_cpu_exec(2);
+    auto exec = make_thread_pool(2);
     for (const int k : {31, 64, 577}) {
         const Table w = hard_table(37, k, static_cast<std::uint64_t>(k));
         const Matrix symmetric = pack_as(*exec, {Precision::int4, true}, w);
@@ -194,7 +191,7 @@ TEST(Matrix, SymmetricInt4StoresNoMinimumsAndTheSameWeights) {
 
 /// If one row, the last, is not symmetric, all rows keep minimums.
 TEST(Matrix, OneAsymmetricRowKeepsAllMinimums) {
-    auto exec = make_cpu_exec(2);
+    auto exec = make_thread_pool(2);
     constexpr int n = 40, k = 64;
     const auto floats = [](int, float*) {};
     const Matrix matrix = pack_int4(*exec, n, k, floats, [&](int row, const Int4Row& out) {
@@ -225,7 +222,7 @@ TEST(Matrix, F16BitsAreTheNearest) {
 }
 
 TEST(Matrix, CountsTheBytesOneMatmulReads) {
-    auto exec = make_cpu_exec(1);
+    auto exec = make_thread_pool(1);
     const Table w = hard_table(32, 64, 1);
     EXPECT_EQ(pack_table(*exec, Precision::f32, w).bytes(), 32u * 64u * 4u);
     EXPECT_EQ(pack_table(*exec, Precision::bf16, w).bytes(), 32u * 64u * 2u);
@@ -237,7 +234,7 @@ TEST(Matrix, CountsTheBytesOneMatmulReads) {
 TEST(Matrix, GatheredRowsGiveTheSameBitsAsTheFullMatrix) {
     constexpr int n = 301;
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(2, isa);
+        auto exec = make_thread_pool(2, isa);
         for (const int k : {64, 97, 577}) {
             const Table w = hard_table(n, k, 5);
             const Table x = hard_table(9, k, 6);
@@ -267,7 +264,7 @@ TEST(Matrix, GatheredRowsGiveTheSameBitsAsTheFullMatrix) {
 }
 
 TEST(Matrix, AnEmptySelectionIsAnEmptyMatrix) {
-    auto exec = make_cpu_exec(2);
+    auto exec = make_thread_pool(2);
     const Matrix full = pack_table(*exec, Precision::int8, hard_table(20, 64, 1));
     const Matrix none = full.gather_rows(*exec, {});
     EXPECT_TRUE(none.empty());

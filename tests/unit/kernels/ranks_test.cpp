@@ -1,9 +1,8 @@
-#include "kernels/ranks.h"
-
 #include <algorithm>
 #include <limits>
 #include <vector>
 
+#include "kernels/cpu/row_ops.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {
@@ -18,7 +17,7 @@ int rank_by_counting(const Table& x, int row, int column) {
     return before;
 }
 
-void check_ranks(Exec& exec, const Table& x, std::uint64_t seed) {
+void check_ranks(ThreadPool& exec, const Table& x, std::uint64_t seed) {
     Rng rng(seed);
     std::vector<std::int32_t> rows, columns;
     for (int row = 0; row < x.rows; ++row) {
@@ -41,7 +40,7 @@ void check_ranks(Exec& exec, const Table& x, std::uint64_t seed) {
 TEST(TokenRanks, MatchAStableSort) {
     for (const Isa isa : isas()) {
         for (const int threads : {1, 3}) {
-            auto exec = make_cpu_exec(threads, isa);
+            auto exec = make_thread_pool(threads, isa);
             for (const int cols : {1, 15, 33, 4095, 4096, 4097, 20'000}) {
                 const auto seed = static_cast<std::uint64_t>(cols);
                 Rng rng(seed);
@@ -59,7 +58,7 @@ TEST(TokenRanks, HandleExtremeValues) {
     constexpr float largest = std::numeric_limits<float>::max(), smallest = std::numeric_limits<float>::min();
     constexpr float values[] = {infinity, largest, smallest, 0.0f, -0.0f, -smallest, -largest, -infinity};
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(1, isa);
+        auto exec = make_thread_pool(1, isa);
         Table x(1, 4100);
         Rng rng(7);
         for (float& v : x.data) v = values[rng.below(std::size(values))];
@@ -74,7 +73,7 @@ TEST(TokenRanks, HandleExtremeValues) {
 }
 
 TEST(TokenRanks, AcceptNoColumns) {
-    auto exec = make_cpu_exec(2, isas().front());
+    auto exec = make_thread_pool(2, isas().front());
     const Table x(1, 3);
     token_ranks(*exec, x.view(), {}, {}, {});
 }

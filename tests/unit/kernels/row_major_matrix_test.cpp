@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "base/rng.h"
-#include "kernels/matmul.h"
+#include "kernels/cpu/matmul/fused.h"
+#include "kernels/host_rows.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {
@@ -26,7 +27,7 @@ class RowMajorMatrixTest : public ::testing::TestWithParam<std::tuple<Packing, i
     static int k() { return std::get<1>(GetParam()); }
     Rows<const float> x(int rows) const { return {x_.data(), rows, k()}; }
 
-    std::unique_ptr<Exec> exec_ = make_cpu_exec(2);
+    std::unique_ptr<ThreadPool> exec_ = make_thread_pool(2);
     std::vector<float> x_;
     Matrix matrix_;
 };
@@ -62,7 +63,7 @@ TEST_P(RowMajorMatrixTest, IndexedRowsMatchTheWholeMatrix) {
     for (float& v : wide) v = static_cast<float>(rng.normal());
     for (const Isa isa : isas()) {
         for (const int threads : {1, 2}) {
-            const std::unique_ptr<Exec> exec = make_cpu_exec(threads, isa);
+            const std::unique_ptr<ThreadPool> exec = make_thread_pool(threads, isa);
             const RowMajorMatrix store = RowMajorMatrix::make(*exec, matrix_);
             for (const int rows : {1, 2, 3, 7, 9, max_rows}) {
                 const Rows<const float> in(wide.data(), rows, k());

@@ -1,9 +1,10 @@
+#include "tests/support/row_ops.h"
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
-#include "kernels/elementwise.h"
-#include "kernels/norm.h"
+#include "kernels/cpu/vector/elementwise.h"
 #include "kernels/rope.h"
 #include "kernels_test_util.h"
 
@@ -16,9 +17,9 @@ constexpr int widths[] = {1, 15, 16, 17, 63, 576, 1729};
 template <typename Op>
 void check_batch_invariance(Isa isa, const Table& input, Op op) {
     Table all = input;
-    op(*make_cpu_exec(1, isa), all.view(), 0);
+    op(*make_thread_pool(1, isa), all.view(), 0);
     for (const int threads : {1, 2, 3, 4}) {
-        auto exec = make_cpu_exec(threads, isa);
+        auto exec = make_thread_pool(threads, isa);
         Table again = input;
         op(*exec, again.view(), 0);
         ASSERT_TRUE(same_bits(again.row(0), all.row(0), input.rows * input.cols)) << threads << " threads";
@@ -30,7 +31,7 @@ void check_batch_invariance(Isa isa, const Table& input, Op op) {
 
 TEST(RmsNorm, MatchesDoublePrecision) {
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(2, isa);
+        auto exec = make_thread_pool(2, isa);
         for (const int n : widths) {
             const Table x = hard_table(7, n, static_cast<std::uint64_t>(n));
             const Table weight = hard_table(1, n, 2);
@@ -54,7 +55,7 @@ TEST(RmsNorm, MatchesDoublePrecision) {
 TEST(RmsNorm, IsBatchInvariantAndWorksInPlace) {
     for (const Isa isa : isas()) {
         const Table weight = hard_table(1, 577, 2);
-        check_batch_invariance(isa, hard_table(80, 577, 1), [&](Exec& exec, Rows<float> x, int) {
+        check_batch_invariance(isa, hard_table(80, 577, 1), [&](ThreadPool& exec, Rows<float> x, int) {
             rms_norm(exec, x, weight.view().row(0), 1e-5f, x);
         });
     }
@@ -62,7 +63,7 @@ TEST(RmsNorm, IsBatchInvariantAndWorksInPlace) {
 
 TEST(SiluMul, MatchesDoublePrecision) {
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(2, isa);
+        auto exec = make_thread_pool(2, isa);
         for (const int n : widths) {
             Table gate = hard_table(5, n, static_cast<std::uint64_t>(n));
             const Table up = hard_table(5, n, 3);
@@ -87,7 +88,7 @@ TEST(SiluMul, MatchesDoublePrecision) {
 TEST(SiluMul, IsBatchInvariantAndMayAlias) {
     for (const Isa isa : isas()) {
         const Table up = hard_table(80, 1729, 4);
-        check_batch_invariance(isa, hard_table(80, 1729, 1), [&](Exec& exec, Rows<float> x, int first) {
+        check_batch_invariance(isa, hard_table(80, 1729, 1), [&](ThreadPool& exec, Rows<float> x, int first) {
             silu_mul(exec, x, up.view().slice(first, x.rows), x);
         });
     }
@@ -95,7 +96,7 @@ TEST(SiluMul, IsBatchInvariantAndMayAlias) {
 
 TEST(Add, AddsExactlyOneRounding) {
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(3, isa);
+        auto exec = make_thread_pool(3, isa);
         for (const int n : widths) {
             const Table x = hard_table(70, n, 1);
             const Table before = hard_table(70, n, 2);
@@ -119,7 +120,7 @@ TEST(RoundToBf16, RoundsTiesToEvenAndKeepsSpecials) {
         {0x3f808001, 0x3f810000}, {0xbf80ffff, 0xbf810000}, {0x7f800000, 0x7f800000},
         {0xff800000, 0xff800000}, {0x7f7fffff, 0x7f800000}, {0x80000000, 0x80000000}};
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(1, isa);
+        auto exec = make_thread_pool(1, isa);
         for (const auto& [in, expected] : cases) {
             Table x(1, 19);
             std::fill(x.data.begin(), x.data.end(), from_bits(in));
@@ -137,7 +138,7 @@ TEST(RoundToBf16, RoundsTiesToEvenAndKeepsSpecials) {
 TEST(Rope, RotatesHalfSplitPairs) {
     const int head_dims[] = {2, 32, 64, 80};
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(2, isa);
+        auto exec = make_thread_pool(2, isa);
         for (const int dim : head_dims) {
             constexpr int heads = 3;
             const RopeTable table = make_rope_table(dim, 10'000.0f, 300);
@@ -203,9 +204,10 @@ TEST(Rope, IsBatchInvariant) {
     std::vector<int> positions(80);
     std::iota(positions.begin(), positions.end(), 3);
     for (const Isa isa : isas()) {
-        check_batch_invariance(isa, hard_table(80, 9 * 64, 1), [&](Exec& exec, Rows<float> x, int first) {
-            rope(exec, x, 9, table, std::span<const int>(positions).subspan(first, x.rows));
-        });
+        check_batch_invariance(
+            isa, hard_table(80, 9 * 64, 1), [&](ThreadPool& exec, Rows<float> x, int first) {
+                rope(exec, x, 9, table, std::span<const int>(positions).subspan(first, x.rows));
+            });
     }
 }
 

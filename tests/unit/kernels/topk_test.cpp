@@ -1,5 +1,3 @@
-#include "kernels/topk.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -7,9 +5,10 @@
 #include <numeric>
 
 #include "base/rng.h"
-#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/row_ops.h"
+#include "kernels/cpu/vector/dispatch.h"
 #include "kernels/cpu/vector/selection.h"
-#include "kernels/exp_sums.h"
+#include "kernels/host_rows.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {
@@ -24,7 +23,7 @@ std::vector<std::int32_t> sorted_ids(const float* row, int cols) {
     return ids;
 }
 
-void check_topk(Exec& exec, const Table& x, int k) {
+void check_topk(ThreadPool& exec, const Table& x, int k) {
     SCOPED_TRACE(name_of(exec.isa()) + " threads " + std::to_string(exec.threads()) + " cols " +
                  std::to_string(x.cols) + " k " + std::to_string(k));
     std::vector<std::int32_t> ids(static_cast<std::size_t>(x.rows * k));
@@ -53,7 +52,7 @@ void check_topk(Exec& exec, const Table& x, int k) {
 TEST(TopK, OrdersLikeAStableSort) {
     for (const Isa isa : isas()) {
         for (const int threads : {1, 2, 3}) {
-            auto exec = make_cpu_exec(threads, isa);
+            auto exec = make_thread_pool(threads, isa);
             for (const int cols : {1, 15, 16, 33, 4095, 4097, 20'000}) {
                 Table plain(3, cols);
                 Table tied(3, cols);
@@ -73,7 +72,7 @@ TEST(TopK, OrdersLikeAStableSort) {
 
 TEST(TopK, MinusInfinityAndZeroSignsTieByIndex) {
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(2, isa);
+        auto exec = make_thread_pool(2, isa);
         Table x(2, 9000);
         std::fill(x.data.begin(), x.data.end(), -infinity);
         x.row(0)[8000] = 1.0f;
@@ -104,7 +103,7 @@ TEST(TopK, KthLargestMatchesSort) {
         }
     };
     for (const Isa isa : isas()) {
-        const auto exec = make_cpu_exec(1, isa);
+        const auto exec = make_thread_pool(1, isa);
         for (int kind = 0; kind < 6; ++kind) {
             for (const int n : {1, 2, 15, 33, 257, 1024, 5000}) {
                 std::vector<float> x(static_cast<std::size_t>(n));
@@ -127,7 +126,7 @@ TEST(TopK, KthLargestMatchesSort) {
 TEST(TopK, ManyRowsEqualRowsAlone) {
     const Table x = hard_table(10, 9000, 3);
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(4, isa);
+        auto exec = make_thread_pool(4, isa);
         for (const int k : {10, 100}) check_topk(*exec, x, k);
     }
 }
@@ -136,7 +135,7 @@ TEST(TopK, NaNIsNeverSelected) {
     Table x = hard_table(1, 5000, 3);
     for (int c = 0; c < 5000; c += 3) x.row(0)[c] = std::numeric_limits<float>::quiet_NaN();
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(2, isa);
+        auto exec = make_thread_pool(2, isa);
         for (const int k : {10, 100}) {
             std::vector<std::int32_t> ids(static_cast<std::size_t>(k));
             std::vector<float> values(static_cast<std::size_t>(k));
@@ -151,7 +150,7 @@ TEST(TopK, NaNIsNeverSelected) {
 
 TEST(LogSumExp, MatchesDoublePrecisionAtEveryWidth) {
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(2, isa);
+        auto exec = make_thread_pool(2, isa);
         for (const int cols : {1, 15, 17, 31, 32, 33, 4095, 4096, 4097, 20'000}) {
             Table x(3, cols);
             Rng rng(static_cast<std::uint64_t>(cols));
@@ -181,9 +180,9 @@ TEST(LogSumExp, IsIndependentOfThreadsAndBatch) {
     const Table x = hard_table(20, 9001, 3);
     for (const Isa isa : isas()) {
         std::vector<float> expected(20);
-        logsumexp(*make_cpu_exec(1, isa), x.view(), expected);
+        logsumexp(*make_thread_pool(1, isa), x.view(), expected);
         for (const int threads : {2, 3, 4}) {
-            auto exec = make_cpu_exec(threads, isa);
+            auto exec = make_thread_pool(threads, isa);
             std::vector<float> all(20);
             logsumexp(*exec, x.view(), all);
             EXPECT_TRUE(same_bits(all.data(), expected.data(), 20));
@@ -196,7 +195,7 @@ TEST(LogSumExp, IsIndependentOfThreadsAndBatch) {
     }
 }
 
-Table block_sums(Exec& exec, Rows<const float> x, float scale, std::vector<float>& tops) {
+Table block_sums(ThreadPool& exec, Rows<const float> x, float scale, std::vector<float>& tops) {
     Table sums(x.rows, (x.cols + exp_sums_block - 1) / exp_sums_block);
     tops.assign(x.rows, 0.0f);
     exp_sums(exec, x, scale, tops, sums.view());
@@ -205,7 +204,7 @@ Table block_sums(Exec& exec, Rows<const float> x, float scale, std::vector<float
 
 TEST(ExpSums, MatchDoubleByBlock) {
     for (const Isa isa : isas()) {
-        auto exec = make_cpu_exec(2, isa);
+        auto exec = make_thread_pool(2, isa);
         for (const int cols : {1, 15, 511, 512, 513, 5000}) {
             Table x = hard_table(3, cols, 77);
             x.row(1)[cols / 2] = std::nanf("");
@@ -236,8 +235,8 @@ TEST(ExpSums, AreIndependentOfThreadsAndBatch) {
     const Table x = hard_table(20, 9001, 3);
     for (const Isa isa : isas()) {
         std::vector<float> tops, other;
-        Table expected = block_sums(*make_cpu_exec(1, isa), x.view(), 0.8f, tops);
-        auto exec = make_cpu_exec(3, isa);
+        Table expected = block_sums(*make_thread_pool(1, isa), x.view(), 0.8f, tops);
+        auto exec = make_thread_pool(3, isa);
         Table all = block_sums(*exec, x.view(), 0.8f, other);
         EXPECT_TRUE(same_bits(all.row(0), expected.row(0), 20 * 18));
         for (int r = 0; r < 20; ++r) {

@@ -13,10 +13,7 @@
 namespace draftscope {
 namespace {
 
-using testing::apply_all;
-using testing::expect_equal;
-using testing::RandomCapture;
-using testing::ScratchFolder;
+using testing::apply_all, testing::expect_equal, testing::RandomCapture, testing::ScratchFolder;
 
 class IntoCapture : public RecordSink {
   public:

@@ -83,6 +83,38 @@ TEST_P(OlderVersion, ReadsAndMigratesWithEqualNumbers) {
 }
 INSTANTIATE_TEST_SUITE_P(Files, OlderVersion, ::testing::Range(1, capture_schema_version));
 
+/// Hardware counters of version 4 stay in the file, and a note of their run says that they are not shown.
+TEST(DroppedTable, StaysInTheFileAndIsNoted) {
+    const ScratchFolder folder;
+    const std::string path = folder.file("old.dscope");
+    unpack("unit/storage/data/v4.dscope.gz", path);
+    const auto notes = [](const std::string& file) {
+        std::vector<RowId> runs;
+        for (const NoteRow& note : require(load_capture(file))->notes)
+            if (note.text.find("hardware counters") != std::string::npos) runs.push_back(note.run_id);
+        return runs;
+    };
+    EXPECT_EQ(notes(path), std::vector<RowId>{});
+    testing::execute(path,
+                     "INSERT INTO gpu_counter SELECT run_id, id, 1, 'dram__bytes_read.sum', 5 FROM step "
+                     "WHERE run_id = 1; INSERT INTO gpu_counter SELECT run_id, id, 1, "
+                     "'dram__bytes_write.sum', 7 FROM step WHERE run_id = 1");
+    EXPECT_EQ(notes(path), std::vector<RowId>{1});
+    EXPECT_TRUE(require(check_capture(path)).findings.empty());
+    ASSERT_TRUE(is_ok(export_csv(path, folder.file("csv"), false)));
+    EXPECT_TRUE(std::filesystem::exists(folder.file("csv") + "/gpu_counter.csv"));
+    const std::string sum = "SELECT sum(value) FROM gpu_counter";
+    const auto before = query(open_plain(path), sum);
+
+    ASSERT_TRUE(is_ok(repair_capture(path)));
+    EXPECT_EQ(query(open_plain(path), sum), before);
+    EXPECT_EQ(notes(path), std::vector<RowId>{1});
+    const std::string merged = folder.file("merged.dscope");
+    ASSERT_TRUE(is_ok(merge_captures(merged, {path})));
+    EXPECT_EQ(notes(merged), std::vector<RowId>{1});  // the copy says what it lacks
+    EXPECT_FALSE(storage::has_table(open_plain(merged), storage::dropped_table));
+}
+
 class StepPhases : public ::testing::TestWithParam<int> {};
 
 TEST_P(StepPhases, MatchTheDefinitionOverSpans) {

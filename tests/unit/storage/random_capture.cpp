@@ -149,8 +149,6 @@ void RandomCapture::step(int ordinal) {
                 1,
                 40 + below(100)};
     out_.push_back(std::vector<GpuOpRow>{op});
-    out_.push_back(std::vector<GpuCounterRow>{{run_.id, previous_step_, static_cast<int>(Phase::head),
-                                               "dram__bytes_read.sum", 1e6 * rng_.uniform()}});
     out_.push_back(std::vector<NvtxRangeRow>{{run_.id, "cuBLAS", "gemm", 3, now_ - 95, now_ - 40, -7}});
     out_.push_back(CounterRow{run_.id, now_, "tokens_per_second", 10.0 * rng_.uniform()});
     if (ordinal % 5 == 0) out_.push_back(LossRow{run_.id, now_, "span_ring_full", 1 + below(9)});

@@ -81,7 +81,6 @@ void expect_equal(const Snapshot& a, const Snapshot& b) {
     expect_table("late_spans", a.late_spans, b.late_spans);
     expect_table("head_evals", a.head_evals, b.head_evals);
     expect_table("gpu_ops", a.gpu_ops, b.gpu_ops);
-    expect_table("gpu_counters", a.gpu_counters, b.gpu_counters);
     expect_table("nvtx_ranges", a.nvtx_ranges, b.nvtx_ranges);
     expect_table("counters", a.counters, b.counters);
     expect_table("losses", a.losses, b.losses);

@@ -1,10 +1,9 @@
-#include "app/cli/finding.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "app/cli/tables.h"
 #include "tests/support/capture_builder.h"
 
 // The closing sentence of a run.

@@ -1,18 +1,17 @@
-#include "app/cli/head_help.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
 
+#include "app/cli/head_tables.h"
 #include "engine/heads/registry.h"
 
 namespace draftscope {
 namespace {
 
 TEST(HeadHelp, ListsHeadsParametersAndOurDefaults) {
-    const std::string text = head_help();
+    const std::string text = cli::head_help();
     for (const HeadInfo& info : head_registry()) {
         EXPECT_THAT(text, ::testing::HasSubstr(fmt::format("\n  {} ", info.id)));
         for (const HeadParam& param : info.params)

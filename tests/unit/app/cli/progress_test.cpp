@@ -1,6 +1,6 @@
-#include "app/cli/progress.h"
-
 #include <gtest/gtest.h>
+
+#include "app/cli/job.h"
 
 namespace draftscope::cli {
 namespace {

@@ -9,9 +9,9 @@ namespace {
 
 TEST(AdvisorModel, ListsTheSettingsOfAnAdviceOnce) {
     const auto view = test::synthetic_sweep();
-    const SweepData data{view->settings, view->rows};
+    const SweepSettings settings = view->settings;
     const std::vector<AdviceLine> lines =
-        advice_lines(data, view->advice.chosen, view->advice.runner_up, view->usual);
+        advice_lines(settings, view->advice.choice.chosen, view->advice.choice.runner_up, view->usual);
     ASSERT_EQ(lines.size(), 3u);
     EXPECT_EQ(lines[0].role, "advised, fastest");
     EXPECT_EQ(lines[0].row, 0u);
@@ -19,14 +19,14 @@ TEST(AdvisorModel, ListsTheSettingsOfAnAdviceOnce) {
     EXPECT_EQ(lines[1].row, 1u);
     EXPECT_EQ(lines[2].role, "full head, default");
     EXPECT_EQ(lines[2].row, *view->usual);
-    EXPECT_EQ(data.setting(lines[2].row).tree, data.setting(0).tree);
-    EXPECT_TRUE(advice_lines(data, std::nullopt, std::nullopt, view->usual).empty());
-    EXPECT_TRUE(advice_lines(data, data.settings.size(), std::nullopt, std::nullopt).empty());
+    EXPECT_EQ(settings[lines[2].row].tree, settings[0].tree);
+    EXPECT_TRUE(advice_lines(settings, std::nullopt, std::nullopt, view->usual).empty());
+    EXPECT_TRUE(advice_lines(settings, settings.size(), std::nullopt, std::nullopt).empty());
 
-    const AdviceScale scale = advice_scale(data, lines);
-    EXPECT_LT(scale.at(1), scale.at(data.rows[0].speedup.value));
+    const ValueRange scale = advice_scale(settings, lines);
+    EXPECT_LT(scale.at(1), scale.at(settings[0].figures.speedup.value));
     for (const AdviceLine& line : lines) {
-        const Estimate& speedup = data.rows[line.row].speedup;
+        const Estimate& speedup = settings[line.row].figures.speedup;
         EXPECT_GT(scale.at(speedup.interval->low), 0);
         EXPECT_LT(scale.at(speedup.interval->high), 1);
     }

@@ -82,10 +82,9 @@ TEST(MatrixModel, TakesOrdinaryRunsWithoutABench) {
 
 TEST(MatrixModel, PredictsTheFrontOfASweepByTask) {
     const auto view = test::synthetic_sweep();
-    const SweepData data{view->settings, view->rows};
-    const MatrixModel model = build_sweep_matrix(data, view->categories, view->usual);
+    const MatrixModel model = build_sweep_matrix(view->settings, view->categories, view->usual);
     EXPECT_EQ(model.columns, (std::vector<std::string>{"mean of tasks", "chat", "code"}));
-    const std::vector<std::size_t> front = sweep_front(data, 1);
+    const std::vector<std::size_t> front = sweep_front(view->settings, 1);
     ASSERT_GE(model.rows.size(), front.size());
     for (std::size_t i = 0; i < front.size(); ++i) {
         const MatrixRow& row = model.rows[i];
@@ -93,7 +92,7 @@ TEST(MatrixModel, PredictsTheFrontOfASweepByTask) {
                     (row.cells[1].speedup->value + row.cells[2].speedup->value) / 2, 1e-9);
         EXPECT_LT(row.cells[1].tau->value, row.cells[2].tau->value) << "later conversations accept more";
         EXPECT_NEAR(row.cells[1].speedup->value / row.cells[1].tau->value,
-                    data.setting(front[i]).plain_ms / data.setting(front[i]).round_ms, 1e-9);
+                    view->settings[front[i]].plain_ms / view->settings[front[i]].round_ms, 1e-9);
     }
     EXPECT_TRUE(std::ranges::any_of(model.rows,
                                     [](const MatrixRow& row) { return row.name.starts_with("default: "); }));
@@ -103,18 +102,18 @@ TEST(MatrixModel, PredictsTheFrontOfASweepByTask) {
 TEST(MatrixModel, ConversationsOfOneTaskHaveTheFiguresOfTheSweep) {
     const auto view = test::synthetic_sweep();
     std::vector<SweepSetting> settings = view->settings;
-    const SweepData data{settings, view->rows};
     const std::vector<std::string> one_task(view->categories.size(), "chat");
-    const SweepRow& row = data.rows[sweep_front(data, 1).front()];
-    const MatrixCell cell = build_sweep_matrix(data, one_task, view->usual).rows[0].cells[0];
+    SweepSetting& setting = settings[sweep_front(settings, 1).front()];
+    const SettingFigures& row = setting.figures;
+    const MatrixCell cell = build_sweep_matrix(settings, one_task, view->usual).rows[0].cells[0];
     ASSERT_TRUE(row.tau.interval && cell.tau->interval && cell.speedup->interval);
     EXPECT_NEAR(cell.tau->value, row.tau.value, 1e-9) << "the synthetic sweep does not know its drafts";
     EXPECT_NEAR(cell.tau->interval->low, row.tau.interval->low, 1e-9);
     EXPECT_NEAR(cell.speedup->value, row.speedup.value, 1e-9);
     EXPECT_NEAR(cell.speedup->interval->high, row.speedup.interval->high, 1e-9);
     // Drafts that the end of a text cut off count.
-    for (SweepUnit& unit : settings[row.setting].units) unit.accepted = unit.committed;
-    EXPECT_NEAR(build_sweep_matrix(data, one_task, view->usual).rows[0].cells[0].tau->value,
+    for (SweepUnit& unit : setting.units) unit.accepted = unit.committed;
+    EXPECT_NEAR(build_sweep_matrix(settings, one_task, view->usual).rows[0].cells[0].tau->value,
                 row.tau.value + 1, 1e-9);
 }
 

@@ -10,8 +10,6 @@
 #include <cmath>
 #include <memory>
 
-#include "app/gui/models/alpha.h"
-#include "app/gui/models/label_placer.h"
 #include "tests/support/capture_builder.h"
 
 namespace draftscope {

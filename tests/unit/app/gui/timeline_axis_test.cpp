@@ -1,10 +1,9 @@
-#include "app/gui/models/timeline_axis.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include "app/gui/models/timeline.h"
 #include "tests/support/capture_builder.h"
 
 namespace draftscope {

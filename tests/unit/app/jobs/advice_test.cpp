@@ -1,7 +1,7 @@
-#include "app/jobs/sweep/advice.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "app/jobs/sweep/sweep_job.h"
 
 namespace draftscope {
 namespace {
@@ -22,20 +22,20 @@ SweepSetting setting(const std::string& head, const std::string& tree, double ta
     return one;
 }
 
-SweepReport report(std::vector<SweepSetting> settings) {
+SweepReport report(std::vector<SweepSetting> settings, const std::string& model = "") {
     SweepReport out;
+    out.run.model = model;
     out.conversations = 12;
     out.settings = std::move(settings);
-    out.rows = sweep_table(out.settings);
+    rank_settings(out.settings);
     return out;
 }
 
 TEST(Advice, SaysWhatAndWhy) {
-    std::vector<SweepSetting> all = {setting("full", "chain=2", 2, 8, 1),
-                                     setting("microspec", "chain=2", 1.9, 6, 1),
-                                     setting("full", "chain=2", 2, 8, 8)};
-    all[0].full = all[1].full = 0;
-    const Advice advice = advise(report(all), "my.gguf");
+    const std::vector<SweepSetting> all = {setting("full", "chain=2", 2, 8, 1),
+                                           setting("microspec", "chain=2", 1.9, 6, 1),
+                                           setting("full", "chain=2", 2, 8, 8)};
+    const Advice advice = advise(report(all, "my.gguf"));
     EXPECT_THAT(advice.summary, HasSubstr("Use eagle3 x microspec @ chain=2: predicted 1.58x"));
     EXPECT_THAT(advice.summary,
                 HasSubstr("keeps 95.0 % of the full head's tau and makes the round 25.0 % shorter"));
@@ -50,14 +50,14 @@ TEST(Advice, SaysWhatAndWhy) {
 }
 
 TEST(Advice, PlainDecodingWhereNothingGains) {
-    const Advice advice = advise(report({setting("full", "chain=2", 1.2, 8, 1)}), "");
+    const Advice advice = advise(report({setting("full", "chain=2", 1.2, 8, 1)}));
     EXPECT_THAT(advice.summary, HasSubstr("Decode without a drafter"));
     EXPECT_EQ(advice.run_line, "draftscope run --drafter none");
     SweepReport bound = report({setting("full", "chain=2", 1.2, 8, 1)});
     bound.profile.precision = "bf16";
     bound.profile.threads = 3;
     bound.temperature = 0.7;
-    EXPECT_EQ(advise(bound, "").run_line,
+    EXPECT_EQ(advise(bound).run_line,
               "draftscope run --precision bf16 --threads 3 --temperature 0.7 --drafter none");
     EXPECT_TRUE(advice.serving.empty());
 }

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <set>
 
+#include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/run_job.h"
 #include "engine/draft/registry.h"

@@ -1,4 +1,4 @@
-#include "app/jobs/commands/controller.h"
+#include "app/jobs/controller/controller.h"
 
 #include <gtest/gtest.h>
 
@@ -170,7 +170,7 @@ TEST_F(ControllerTest, ShowsTheSweepsOfAFile) {
     EXPECT_EQ(status.error, "");
     ASSERT_EQ(status.sweeps.size(), 1u);
     EXPECT_EQ(status.sweeps[0]->recording, "/recorded");
-    EXPECT_EQ(status.sweeps[0]->rows.size(), 1u);
+    EXPECT_EQ(status.sweeps[0]->settings.size(), 1u);
     controller_->submit({CmdSweep{}});
     ASSERT_TRUE(until([&] { return !controller_->status().error.empty(); }));
     EXPECT_NE(controller_->status().error.find("names no recording"), std::string::npos);

@@ -7,13 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "app/jobs/resolve/mistakes.h"
+#include "app/jobs/resolve/assets.h"
+#include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/run_job.h"
 #include "base/phase_names.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
 #include "profiler/nvtx/nvtx_mirror.h"
-#include "profiler/stats/speedup.h"
+#include "stats/speedup.h"
 #include "storage/capture_file.h"
 #include "tests/support/results.h"
 #include "tests/unit/app/jobs/tiny_files.h"
@@ -65,7 +66,7 @@ TEST_F(EngineHostTest, RecordsTheRunItReports) {
     EXPECT_EQ(row.precision, "f32");
     EXPECT_EQ(row.threads, 1);
     ASSERT_NE(snapshot->vocab(row.vocab_id), nullptr);
-    EXPECT_EQ(snapshot->token_text(row, 4), "\\x01");
+    EXPECT_EQ(snapshot->vocab(row.vocab_id)->rows[4].text, "\\x01");
 
     ASSERT_EQ(report.prompts.size(), 1u);
     const PromptOutcome& outcome = report.prompts[0].outcome;

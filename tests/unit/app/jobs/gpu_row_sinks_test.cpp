@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/clock.h"
-#include "tests/unit/profiler/cupti/fake_counters.h"
 #include "tests/unit/profiler/cupti/fake_cupti.h"
 
 namespace draftscope {
@@ -64,7 +63,7 @@ TEST(GpuRowSink, JoinsOpsToStepsThatEndLater) {
         fake.listener->call_entered(correlation, "cudaLaunchKernel");
         fake.listener->call_left(correlation);
         GpuActivity kernel;
-        kernel.name = "k";
+        kernel.mangled = "k";
         kernel.correlation = correlation;
         kernel.start_ns = monotonic_ns();
         kernel.end_ns = kernel.start_ns + 5;
@@ -108,100 +107,20 @@ TEST(GpuRowSink, JoinsOpsToStepsThatEndLater) {
     EXPECT_EQ(loss->count, 1);
 }
 
-TEST(CounterRowSink, SumsCountersByStepAndPhase) {
-    auto made = std::make_unique<FakeCounters>();
-    FakeCounters& fake = *made;
-    CounterSession session(std::move(made), 8);
-    ASSERT_EQ(session.begin().state, CuptiState::ready);
-    CollectedRecords collected;
-    const TimeNs start = monotonic_ns();
-    CounterRowSink sink(collected, session, 1, start);
-    PhaseRecorder recorder;
-    recorder.set_range_sink(&session);
-    { const PhaseScope prefill(recorder, Phase::prefill); }
-    // Two head calls and a verification per step: five ranges are read at the end of the second step.
-    for (RowId id = 1; id <= 3; ++id) {
-        const TimeNs begin = monotonic_ns() - start;
-        for (const Phase phase : {Phase::head, Phase::verify, Phase::head})
-            const PhaseScope scope(recorder, phase);
-        sink.push(step(id, begin, monotonic_ns() - start));
-    }
-    { const PhaseScope outside(recorder, Phase::prefill); }
-    sink.finish();
-    const auto rows = collected.rows<GpuCounterRow>();
-    ASSERT_EQ(rows.size(), 3u * 2 * 3);
-    // Range 0 was the prefill; range i counts 10 i, 10 i + 1 and 10 i + 2.
-    EXPECT_EQ(rows[0].step_id, 1);
-    EXPECT_EQ(rows[0].phase_id, static_cast<int>(Phase::head));
-    EXPECT_EQ(rows[0].name, "dram__bytes_read.sum");
-    EXPECT_EQ(rows[0].value, 10 + 30);
-    EXPECT_EQ(rows[1].value, 11 + 31);
-    EXPECT_EQ(rows[3].phase_id, static_cast<int>(Phase::verify));
-    EXPECT_EQ(rows[3].value, 20);
-    EXPECT_EQ(rows.back().step_id, 3);
-    EXPECT_FALSE(fake.misused);
-    for (const Record& record : collected.records) EXPECT_FALSE(std::holds_alternative<LossRow>(record));
-}
-
-TEST(CounterRowSink, RecordsFailuresAsLosses) {
-    auto made = std::make_unique<FakeCounters>();
-    made->stop_answer = 7;
-    CounterSession session(std::move(made));
-    ASSERT_EQ(session.begin().state, CuptiState::ready);
-    CollectedRecords collected;
-    const TimeNs start = monotonic_ns();
-    CounterRowSink sink(collected, session, 1, start);
-    PhaseRecorder recorder;
-    recorder.set_range_sink(&session);
-    { const PhaseScope head(recorder, Phase::head); }
-    sink.push(step(1, 0, monotonic_ns() - start));
-    sink.finish();
-    std::vector<std::string> kinds;
-    std::string note;
-    for (const Record& record : collected.records) {
-        if (const auto* loss = std::get_if<LossRow>(&record)) kinds.push_back(loss->kind);
-        if (const auto* text = std::get_if<NoteRow>(&record)) note = text->text;
-    }
-    EXPECT_EQ(kinds, (std::vector<std::string>{"gpu_counter_dropped", "gpu_counters_ended"}));
-    EXPECT_NE(note.find("code 7"), std::string::npos);
-}
-
-TEST(OpenTier, CountersNeedPermissionAndSupport) {
-    auto made = std::make_unique<FakeCupti>();
-    GpuSession session(std::move(made), {.flush_every = 0});
-    TierChoice choice =
-        open_tier(Tier::t3, true, session, probe_gpu_counters("RmProfilingAdminOnly: 0\n", "CapEff: 0\n"));
-    EXPECT_EQ(choice.used, Tier::t3);
-    EXPECT_EQ(choice.why, "");
-    EXPECT_EQ(session.tier(), Tier::t0) << "only the counters are recorded";
-    EXPECT_NE(begin_counters(std::make_unique<FakeCounters>(), choice), nullptr);
-    EXPECT_EQ(choice.used, Tier::t3);
-    auto refusing = std::make_unique<FakeCounters>();
-    refusing->open_answer = cupti_refusal(33, "virtual device", "", "enabling the range profiler");
-    EXPECT_EQ(begin_counters(std::move(refusing), choice), nullptr);
-    EXPECT_EQ(choice.used, Tier::t0);
-    EXPECT_NE(choice.why.find("virtual device"), std::string::npos) << choice.why;
-    EXPECT_NE(choice.why.find("Measured at T0"), std::string::npos);
-}
-
 TEST(OpenTier, NamesTheFallbackTier) {
-    const CuptiProbe counters = probe_gpu_counters("RmProfilingAdminOnly: 1\n", "CapEff: 0\n");
     auto made = std::make_unique<FakeCupti>();
     GpuSession session(std::move(made), {.flush_every = 0});
-    const TierChoice cpu = open_tier(Tier::t2, false, session, counters);
+    const TierChoice cpu = open_tier(Tier::t2, false, session);
     EXPECT_EQ(cpu.used, Tier::t0);
     EXPECT_NE(cpu.why.find("CPU"), std::string::npos);
     EXPECT_EQ(session.tier(), Tier::t0);  // nothing was opened
-    const TierChoice denied = open_tier(Tier::t3, true, session, counters);
-    EXPECT_EQ(denied.used, Tier::t2);
-    EXPECT_NE(denied.why.find("NVreg_"), std::string::npos);
-    EXPECT_TRUE(open_tier(Tier::t2, true, session, counters).why.empty());
-    EXPECT_TRUE(open_tier(Tier::t0, true, session, counters).why.empty());
+    EXPECT_TRUE(open_tier(Tier::t2, true, session).why.empty());
+    EXPECT_TRUE(open_tier(Tier::t0, true, session).why.empty());
 
     auto held = std::make_unique<FakeCupti>();
     held->subscribe_answer = cupti_refusal(39, "busy", "Nsight Systems", "subscribing");
     GpuSession taken(std::move(held));
-    const TierChoice refused = open_tier(Tier::t2, true, taken, counters);
+    const TierChoice refused = open_tier(Tier::t2, true, taken);
     EXPECT_EQ(refused.used, Tier::t0);
     EXPECT_NE(refused.why.find("Nsight Systems"), std::string::npos);
 }

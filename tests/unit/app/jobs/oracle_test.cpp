@@ -1,5 +1,3 @@
-#include "app/jobs/sweep/oracle.h"
-
 #include <gtest/gtest.h>
 
 #include "app/jobs/profile/profile_job.h"

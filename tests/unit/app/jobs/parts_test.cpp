@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "app/jobs/bench/bench_job.h"
-#include "app/jobs/run/pool_captures.h"
+#include "app/jobs/run/pool.h"
 #include "app/jobs/run/run_job.h"
 #include "storage/capture_file.h"
 #include "tests/support/results.h"

@@ -1,12 +1,11 @@
-#include "app/jobs/machine/probe_cache.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
-#include "capture/machine_facts.h"
+#include "app/jobs/machine/capabilities.h"
+#include "capture/run_setting.h"
 #include "profiler/machine/machine.h"
 #include "tests/support/scratch_folder.h"
 

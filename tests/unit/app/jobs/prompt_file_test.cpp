@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-#include "profiler/stats/bench_table.h"
+#include "stats/bench_table.h"
 #include "tests/support/results.h"
 
 namespace draftscope {

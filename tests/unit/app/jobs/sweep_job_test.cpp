@@ -9,7 +9,6 @@
 
 #include "app/jobs/replay/record_job.h"
 #include "app/jobs/sweep/pool_sweep.h"
-#include "app/jobs/sweep/search.h"
 #include "storage/sweep_file.h"
 #include "tests/support/results.h"
 #include "tests/support/tiny_checkpoint.h"

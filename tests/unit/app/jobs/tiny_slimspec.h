@@ -13,7 +13,7 @@ namespace draftscope::testing {
 
 /// Writes a SlimSpec head for the tiny target and returns its path.
 inline std::string save_tiny_slimspec(const TinyFiles& files, int rank) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     const auto target = require(Target::load(files.model(), *exec, kernels::Precision::f32));
     const int hidden = target->config().hidden, vocab = target->config().vocab;
     const std::vector<float> down(rank * hidden, 0.01f), up(rank * vocab, 0.01f);

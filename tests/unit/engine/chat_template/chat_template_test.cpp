@@ -21,14 +21,14 @@ const std::vector<ChatMessage> conversation = {
     {"system", "Be brief."}, {"user", "one"}, {"assistant", "two"}, {"user", "three"}};
 
 std::string render(std::string_view source, const std::vector<ChatMessage>& messages) {
-    const auto chat = ChatTemplate::from_source(source, "m.gguf");
-    EXPECT_TRUE(is_ok(chat));
-    return chat.ok() ? chat->render(messages).value() : "";
+    const ChatTemplate chat = ChatTemplate::from_source(source, "m.gguf");
+    EXPECT_EQ(chat.problem(), "");
+    return chat.render(messages).value();
 }
 
 TEST(ChatTemplate, JoinsContentsWithoutATemplate) {
     EXPECT_EQ(render("", conversation), "Be brief.onetwothree");
-    EXPECT_TRUE(ChatTemplate::from_source(" \n", "m.gguf")->is_raw());
+    EXPECT_TRUE(ChatTemplate::from_source(" \n", "m.gguf").is_raw());
 }
 
 TEST(ChatTemplate, DefinesHuggingFaceVariables) {
@@ -39,7 +39,7 @@ TEST(ChatTemplate, DefinesHuggingFaceVariables) {
         "<s>user Why? </s>TrueTrue");
     const auto nameless =
         ChatTemplate::from_source("{{ bos_token is defined }}{{ messages[0].content }}", "m", {"", "</s>"});
-    EXPECT_EQ(*nameless->render(question), "False Why? ");
+    EXPECT_EQ(*nameless.render(question), "False Why? ");
 }
 
 /// The current date would change the prompt every day.
@@ -54,8 +54,7 @@ TEST(ChatTemplate, UsesAFixedDate) {
 }
 
 ChatTemplate parsed(std::string_view source, const std::vector<std::string>& switches = {}) {
-    return require(ChatTemplate::from_source(source, "m.gguf"))
-        .with_switches(require(normalise_switches(switches)));
+    return ChatTemplate::from_source(source, "m.gguf").with_switches(require(normalise_switches(switches)));
 }
 
 TEST(ChatTemplate, SwitchSetsTheDate) {
@@ -109,9 +108,7 @@ TEST(ChatTemplate, WritesTypedParts) {
 TEST(ChatTemplate, RefusesTemplatesThatLoseTheQuestion) {
     for (const char* source : {"hello", "{% for m in messages %}{{ m.role }}{% endfor %}",
                                "{% for m in messages %}{{ m.text }}{% endfor %}"}) {
-        const auto chat = ChatTemplate::from_source(source, "m.gguf");
-        ASSERT_FALSE(chat.ok()) << source;
-        EXPECT_THAT(chat.error().message,
+        EXPECT_THAT(parsed(source).problem(),
                     HasSubstr("m.gguf: the chat template does not write the user's text"));
     }
     EXPECT_THAT(
@@ -130,9 +127,7 @@ TEST(ChatTemplate, ChoosesTheDefault) {
 
 TEST(ChatTemplate, ReportsUnsupportedConstructsWithTheirLine) {
     const auto refused = [](std::string_view source) {
-        const auto chat = ChatTemplate::from_source(source, "m.gguf");
-        EXPECT_FALSE(chat.ok()) << source;
-        return chat.ok() ? "" : chat.error().message;
+        return ChatTemplate::from_source(source, "m.gguf").problem();
     };
     EXPECT_THAT(refused("a\n{% include 'x' %}"),
                 HasSubstr("m.gguf: the chat template cannot be used (line 2: the tag is not supported by "
@@ -148,28 +143,24 @@ TEST(ChatTemplate, ReportsExceptionsRaisedByTheTemplate) {
         "{% if messages | length > 1 %}{{ raise_exception('one turn only') }}{% endif %}x{{ "
         "messages[0].content }}",
         "m.gguf");
-    ASSERT_TRUE(chat.ok());
-    EXPECT_EQ(*chat->render(question), "x Why? ");
-    const auto written = chat->render(conversation);
+    EXPECT_EQ(*chat.render(question), "x Why? ");
+    const auto written = chat.render(conversation);
     ASSERT_FALSE(written.ok());
     EXPECT_EQ(written.error().kind, ErrorKind::bad_input);
     EXPECT_THAT(written.error().message, HasSubstr("the template raised: one turn only"));
 }
 
 TEST(ChatTemplate, StopsEndlessTemplates) {
-    EXPECT_FALSE(ChatTemplate::from_source("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "m").ok());
-    EXPECT_FALSE(ChatTemplate::from_source("{{ 'x' * 100000000 }}", "m").ok());
-    EXPECT_FALSE(ChatTemplate::from_source("{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set "
-                                           "ns.x = ns.x ~ ns.x %}{% endfor %}",
-                                           "m")
-                     .ok());
-    EXPECT_FALSE(ChatTemplate::from_source(
-                     "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "m")
-                     .ok());
-    EXPECT_FALSE(ChatTemplate::from_source("{{ " + std::string(100000, '(') + "1", "m").ok());
     std::string sum = "{{ 1";
     for (int i = 0; i < 100000; ++i) sum += "+1";
-    EXPECT_FALSE(ChatTemplate::from_source(sum + " }}", "m").ok());
+    for (const std::string& source :
+         {std::string("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"),
+          std::string("{{ 'x' * 100000000 }}"),
+          std::string("{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}"
+                      "{% endfor %}"),
+          std::string("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"),
+          "{{ " + std::string(100000, '(') + "1", sum + " }}"})
+        EXPECT_NE(ChatTemplate::from_source(source, "m").problem(), "") << source.substr(0, 40);
 }
 
 /// Values are copied, so their depth and size are limited.
@@ -179,8 +170,7 @@ TEST(ChatTemplate, StopsValuesThatGrow) {
             ChatTemplate::from_source("{% set ns = namespace(x=" + start + ") %}{% for i in range(999) %}" +
                                           "{% set ns.x = " + next + " %}{% endfor %}",
                                       "m");
-        EXPECT_FALSE(chat.ok()) << next;
-        return chat.ok() ? "" : chat.error().message;
+        return chat.problem();
     };
     EXPECT_THAT(stopped("1", "[ns.x]"), HasSubstr("line 1: a value is nested too deeply"));
     EXPECT_THAT(stopped("1", "{'k': ns.x}"), HasSubstr("line 1: a value is nested too deeply"));
@@ -201,10 +191,28 @@ TEST(ChatTemplate, RendersALongConversation) {
     EXPECT_EQ(out.size(), 100'000u);
 }
 
+TEST(ChatTemplate, ASwitchMayRemoveTheProblem) {
+    const auto needs = [](const std::vector<std::string>& switches) {
+        return parsed(
+            "{% if not style %}{{ raise_exception('name a style') }}{% endif %}{{ style }}:"
+            "{% if form == 'parts' %}{{ messages[0].content[0].text }}{% else %}"
+            "{{ messages[0].content }}{% endif %}",
+            switches);
+    };
+    EXPECT_THAT(needs({}).problem(), HasSubstr("name a style"));
+    EXPECT_THAT(needs({}).problem(), HasSubstr("--template KEY=VALUE"));
+    EXPECT_THAT(needs({"other=1"}).problem(), HasSubstr("name a style"));
+    for (const auto& switches : {std::vector<std::string>{"style=short"}, {"style=short", "form=parts"}}) {
+        EXPECT_EQ(needs(switches).problem(), "");
+        EXPECT_FALSE(needs(switches).is_raw());
+        EXPECT_EQ(*needs(switches).render(question), "short: Why? ");
+    }
+}
+
 TEST(ChatTemplate, RawWithProblemKeepsTheReason) {
-    const ChatTemplate chat = ChatTemplate::raw_with_problem("why");
+    const ChatTemplate chat = ChatTemplate::from_source("why", "m.gguf");
     EXPECT_TRUE(chat.is_raw());
-    EXPECT_EQ(chat.problem(), "why");
+    EXPECT_THAT(chat.problem(), HasSubstr("m.gguf: the chat template does not write the user's text"));
     EXPECT_EQ(*chat.render(conversation), "Be brief.onetwothree");
 }
 

@@ -35,7 +35,7 @@ TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
     const TwinExec on(GetParam());
     if (!on.why_not.empty()) GTEST_SKIP() << on.why_not;
     const auto& device_exec = on.exec;
-    const auto here_exec = kernels::make_cpu_exec(2);
+    const auto here_exec = kernels::make_cpu_backend(2);
     auto here = Target::load(demo_model_path(), *here_exec, kernels::Precision::bf16);
     auto on_device = Target::load(demo_model_path(), *device_exec, std::nullopt);
     ASSERT_TRUE(is_ok(here));
@@ -45,8 +45,8 @@ TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
     const int slots = static_cast<int>(prompt.size()) + steps + 1;
     KvCache a = (*here)->make_cache(slots), b = (*on_device)->make_cache(slots);
     ForwardOutput x, y;
-    ASSERT_TRUE((*here)->prefill(*here_exec, a, prompt, {}, x).ok());
-    ASSERT_TRUE(is_ok((*on_device)->prefill(*device_exec, b, prompt, {}, y)));
+    ASSERT_TRUE((*here)->prefill(a, prompt, {}, x).ok());
+    ASSERT_TRUE(is_ok((*on_device)->prefill(b, prompt, {}, y)));
     int unclear = 0, exceptions = 0;
     for (int step = 0; step <= steps; ++step) {
         const Row mine = row_of(x.logits), theirs = row_of(y.logits);
@@ -62,13 +62,13 @@ TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
         }
         if (step == steps) break;
         const TokenId next = mine.best;
-        const auto forward = [&](Target& target, kernels::Exec& exec, KvCache& cache, ForwardOutput& out) {
+        const auto forward = [&](Target& target, KvCache& cache, ForwardOutput& out) {
             const SequenceTokens rows{&cache, {&next, 1}, {}, nullptr};
-            ASSERT_TRUE(target.forward(exec, {{&rows, 1}, {}, {}, true}, out).ok());
+            ASSERT_TRUE(target.forward({{&rows, 1}, {}, {}, true}, out).ok());
             cache.commit(1);
         };
-        forward(**here, *here_exec, a, x);
-        forward(**on_device, *device_exec, b, y);
+        forward(**here, a, x);
+        forward(**on_device, b, y);
     }
     EXPECT_EQ(exceptions, 0);
     RecordProperty("unclear", unclear);

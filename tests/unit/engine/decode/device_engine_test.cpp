@@ -8,12 +8,13 @@
 #include "base/rng.h"
 #include "engine/formats/hf_folder.h"
 #include "engine/verify/verification.h"
-#include "kernels/topk.h"
+#include "kernels/host_rows.h"
 #include "tests/support/commit_path.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/device_rig.h"
 #include "tests/support/ranking_file.h"
 #include "tests/support/results.h"
+#include "tests/support/target_step.h"
 #include "tests/support/tiny_artefacts.h"
 #include "tests/support/tiny_drafter.h"
 
@@ -110,7 +111,7 @@ TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryHead) {
 /// are replayed. `tolerance` bounds the relative RMS error; the device rounds activations to bf16, which a
 /// CPU without bf16 dot products does not.
 void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, double tolerance) {
-    const auto cpu_exec = kernels::make_cpu_exec(2);
+    const auto cpu_exec = kernels::make_cpu_backend(2);
     const auto cpu = DecodeFixture::build(std::move(on_cpu), kernels::Precision::bf16);
     const auto on_device =
         DecodeFixture::build(std::move(on_twin), kernels::Precision::bf16, twin.exec.get());
@@ -122,8 +123,8 @@ void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, dou
     KvCache a = cpu->make_cache(120), b = on_device->make_cache(90);
     ForwardOutput x, y;
     const std::vector<int> aux = {0, 1};
-    ASSERT_TRUE(cpu->prefill(*cpu_exec, a, prompt, aux, x).ok());
-    ASSERT_TRUE(on_device->prefill(*twin.exec, b, prompt, aux, y).ok());
+    ASSERT_TRUE(cpu->prefill(a, prompt, aux, x).ok());
+    ASSERT_TRUE(on_device->prefill(b, prompt, aux, y).ok());
     const auto compare = [&](const std::vector<float>& p, const std::vector<float>& q, const char* what) {
         ASSERT_EQ(p.size(), q.size()) << what;
         double power = 0, difference = 0;
@@ -148,12 +149,12 @@ void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, dou
     for (int round = 0; round < 3; ++round) {
         SequenceTokens cpu_rows{&a, tree, depths, &mask}, twin_rows{&b, tree, depths, &mask};
         ForwardRequest request{{&cpu_rows, 1}, aux, {}, true};
-        ASSERT_TRUE(cpu->forward(*cpu_exec, request, x).ok());
+        ASSERT_TRUE(cpu->forward(request, x).ok());
         request.sequences = {&twin_rows, 1};
-        ASSERT_TRUE(is_ok(on_device->forward(*twin.exec, request, y)));
+        ASSERT_TRUE(is_ok(on_device->forward(request, y)));
         same();
-        commit_path(a, cpu_exec->backend(), {0, 2, 3, 4});
-        commit_path(b, *twin.exec->device(), {0, 2, 3, 4});
+        commit_path(a, *cpu_exec, {0, 2, 3, 4});
+        commit_path(b, *twin.exec, {0, 2, 3, 4});
         b.ensure_free(30);
     }
     EXPECT_TRUE(twin.twin == nullptr || twin.twin->replayed() > 0);
@@ -241,8 +242,8 @@ TEST_P(DeviceEngine, TreesGrownWithOneWaitAreThoseWatchedLevelByLevel) {
                 }
                 std::vector<HeadState*> of_jobs;
                 for (const DraftJob& job : jobs) of_jobs.push_back(job.head_state);
-                ASSERT_TRUE(drafter.extend_cache(context, jobs).ok());
-                ASSERT_TRUE(drafter.expand(context, jobs).ok());
+                DraftRunner drafting(drafter);
+                ASSERT_TRUE(drafting.draft(context, jobs).ok());
                 EXPECT_GT(hosts.levels, 0);
                 std::vector<DraftTree> expected;
                 std::vector<std::vector<int>> rows;
@@ -257,7 +258,7 @@ TEST_P(DeviceEngine, TreesGrownWithOneWaitAreThoseWatchedLevelByLevel) {
                 phases.drain(spans);
                 for (int turn = 0; turn < 3; ++turn) {  // from the second turn on as graphs
                     const int before = on_.twin == nullptr ? 0 : on_.twin->finishes();
-                    ASSERT_TRUE(drafter.expand(context, jobs).ok());
+                    ASSERT_TRUE(drafting.draft(context, jobs).ok());
                     EXPECT_EQ(on_.twin == nullptr ? 1 : on_.twin->finishes() - before, 1);
                     for (std::size_t j = 0; j < jobs.size(); ++j) {
                         EXPECT_EQ(jobs[j].out.tokens, expected[j].tokens) << name << head_name << tree << j;
@@ -283,17 +284,17 @@ TEST_P(DeviceEngine, TreesGrownWithOneWaitAreThoseWatchedLevelByLevel) {
 }
 
 /// Choices, norms and the four best tokens of all rows.
-void expect_values_of_rows(kernels::Exec& exec, const LogitsResult& answers, Rows<const float> logits,
+void expect_values_of_rows(kernels::Backend& exec, const LogitsResult& answers, Rows<const float> logits,
                            std::span<const TargetSample> choices) {
     for (int r = 0; r < logits.rows; ++r) {
         const auto row = static_cast<std::size_t>(r);
         EXPECT_EQ(answers.choices[row], choices[row].token) << r;
         EXPECT_NEAR(answers.log_norm[row], choices[row].log_norm, 1e-5);
         EXPECT_EQ(answers.choice_logits[row], logits.row_data(r)[choices[row].token]);
-        EXPECT_EQ(answers.lowest[row], choices[row].min_logit);
+        EXPECT_EQ(answers.min_logit[row], choices[row].min_logit);
         std::vector<std::int32_t> best(4);
         std::vector<float> values(4);
-        kernels::topk(exec, logits.slice(r, 1), 4, Rows<std::int32_t>(best.data(), 1, 4),
+        kernels::topk(exec.pool(), logits.slice(r, 1), 4, Rows<std::int32_t>(best.data(), 1, 4),
                       Rows<float>(values.data(), 1, 4));
         for (std::size_t i = 0; i < 4; ++i) {
             EXPECT_EQ(answers.best_ids[row * 4 + i], best[i]);
@@ -306,13 +307,13 @@ void expect_values_of_rows(kernels::Exec& exec, const LogitsResult& answers, Row
 /// forward without a query. The logits stay in device memory.
 TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
     Target& target = fixture_.target();
-    kernels::Exec& exec = *on_.exec;
+    kernels::Backend& exec = *on_.exec;
     const std::vector<TokenId> prompt = {5, 1, 2, 3}, tree = {1, 2, 3, 4, 5};
     const std::vector<int> parents = {-1, 0, 0, 2, 3}, depths = {0, 1, 1, 2, 3};
     const AncestorMask mask = AncestorMask::from_parents(parents);
     KvCache cache = target.make_cache(40);
-    ForwardOutput plain, queried;
-    ASSERT_TRUE(target.prefill(exec, cache, prompt, {}, plain).ok());
+    ForwardOutput plain;
+    ASSERT_TRUE(target.prefill(cache, prompt, {}, plain).ok());
     const SequenceTokens rows{&cache, tree, depths, &mask};
     ForwardRequest request;
     request.sequences = {&rows, 1};
@@ -327,71 +328,51 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
     const Sampling kinds[] = {
         {0, 1, 0, 0}, {0.7, 1, 0, 0}, {0.7, 0.6, 0, 0}, {0.7, 1, 3, 0}, {1.2, 0.8, 6, 0}};
     for (const Sampling& sampling : kinds) {
-        ASSERT_TRUE(target.forward(exec, request, plain).ok());
-        EXPECT_EQ(plain.device_logits, nullptr);
-        TreePlan plan{5, 3};
-        plan.sets = sets;
+        ASSERT_TRUE(target.forward(request, plain).ok());
         std::vector<TokenPosition> places;
         for (const int depth : depths) places.push_back({3, 100 + depth});
-        for (int depth = 0; depth <= 3 && sampling.temperature > 0; ++depth)
-            plan.uniforms.push_back(token_uniform(sampling.seed, 3, static_cast<std::uint64_t>(100 + depth)));
         LogitsQuery query = make_query(*match_rule(), sampling, vocab);
         query.best = 4;
         query.drafts = query.ranks = true;
-        KvCache* caches[] = {&cache};
-        TreesRequest trees;
-        trees.caches = caches;
-        trees.query = query;
         const int before = on_.twin == nullptr ? 0 : on_.twin->finishes();
-        TreeStep step;
+        TargetStep step;
+        step.round.plan.add({5, 3, 4});
+        step.round.plan.sets = sets;
+        add_acceptance_inputs(*match_rule(), sampling, {&places[0], 1}, step.round.plan);
         std::vector<float> hidden(plain.hidden.size());
-        {
-            kernels::Backend& backend = *exec.device();
-            const std::lock_guard lock(backend.submit_mutex());
-            ASSERT_TRUE(step.place(backend, {&plan, 1}));
-            step.upload_tree(0, drafted, cache.length());
-            ASSERT_TRUE(step.place_sets({&plan, 1}));
-            ASSERT_TRUE(target.enqueue_trees(exec, trees, step).ok());
-            ASSERT_TRUE(target.enqueue_answers(exec, trees, step).ok());
-            step.enqueue_download();
-            backend.download(hidden.data(), target.device_features(true), hidden.size() * sizeof(float));
-            ASSERT_TRUE(backend.synchronize().ok());
-        }
-        target.collect_trees(step, queried);
+        ASSERT_TRUE(step.run(target, cache, drafted, query, hidden).ok());
         EXPECT_TRUE(on_.twin == nullptr || on_.twin->finishes() == before + 1);
-        ASSERT_NE(queried.device_logits, nullptr);
         EXPECT_EQ(hidden, plain.hidden);
         DraftTree returned;
-        ASSERT_TRUE(step.read_tree(0, returned).ok());
+        ASSERT_TRUE(step.round.results.read_tree(0, returned).ok());
         EXPECT_EQ(returned.tokens, drafted.tokens);
         EXPECT_EQ(returned.parents, drafted.parents);
         EXPECT_EQ(returned.logprobs, drafted.logprobs);
         const Rows<const float> logits(plain.logits.data(), 5, vocab, target.config().vocab);
         std::vector<TargetSample> choices;
         sample_tokens(exec, logits, vocab, sampling, places, choices);
-        expect_values_of_rows(exec, queried.answers, logits, choices);
+        expect_values_of_rows(exec, step.answers, logits, choices);
         for (int r = 0; r < 5; ++r) {
             const auto row = static_cast<std::size_t>(r);
             const float* parent = logits.row_data(of[row]);
-            EXPECT_EQ(queried.answers.logits[row], parent[tokens[row]]);
+            EXPECT_EQ(step.answers.logits[row], parent[tokens[row]]);
             int rank = 0;
             for (int t = 0; t < vocab; ++t)
                 rank +=
                     parent[t] > parent[tokens[row]] || (parent[t] == parent[tokens[row]] && t < tokens[row]);
-            EXPECT_EQ(queried.answers.ranks[row], rank);
+            EXPECT_EQ(step.answers.ranks[row], rank);
         }
         // Masses are along the accepted path.
-        const std::span<const int> path = step.path(0);
+        const std::span<const int> path = step.round.results.path(0);
         for (std::size_t i = 0; i < path.size(); ++i) {
             double mass = 0;
             for (const TokenId id : few)
                 mass += static_cast<double>(
                     target_probability(choices[path[i]], sampling, logits.row_data(path[i])[id]));
-            EXPECT_NEAR(static_cast<double>(queried.answers.masses[i]), sets[i] != nullptr ? mass : 0.0,
-                        1e-5);
+            EXPECT_NEAR(static_cast<double>(step.answers.masses[i]), sets[i] != nullptr ? mass : 0.0, 1e-5);
         }
         // Rows are downloaded in full on request.
-        const Rows<const float> fetched = queried.device_logits->rows(2, 2);
+        const Rows<const float> fetched = step.logits.download(2, 2);
         for (int r = 0; r < 2; ++r)
             for (int t = 0; t < vocab; ++t) EXPECT_EQ(fetched.row_data(r)[t], logits.row_data(2 + r)[t]);
     }
@@ -495,9 +476,9 @@ TEST_P(DeviceTargets, AChunkedPromptGivesWhatItsPartsGive) {
     const std::span<const TokenId> tokens(prompt);
     KvCache whole = target->make_cache(length), parts = target->make_cache(length);
     ForwardOutput all, begin, end;
-    ASSERT_TRUE(target->prefill(*on.exec, whole, tokens, {}, all).ok());
-    ASSERT_TRUE(target->prefill(*on.exec, parts, tokens.first(first), {}, begin).ok());
-    ASSERT_TRUE(target->prefill(*on.exec, parts, tokens.subspan(first), {}, end).ok());
+    ASSERT_TRUE(target->prefill(whole, tokens, {}, all).ok());
+    ASSERT_TRUE(target->prefill(parts, tokens.first(first), {}, begin).ok());
+    ASSERT_TRUE(target->prefill(parts, tokens.subspan(first), {}, end).ok());
     EXPECT_EQ(whole.length(), length);
     EXPECT_EQ(static_cast<int>(all.hidden.size()), length * d);
     begin.hidden.insert(begin.hidden.end(), end.hidden.begin(), end.hidden.end());
@@ -507,7 +488,7 @@ TEST_P(DeviceTargets, AChunkedPromptGivesWhatItsPartsGive) {
 
 TEST(DeviceTarget, SaysWhenMemoryIsOut) {
     auto small = std::make_unique<TwinDevice>(std::size_t{1} << 16);
-    const auto exec = kernels::make_device_exec(1, std::move(small));
+    const auto exec = std::unique_ptr<kernels::Backend>(std::move(small));
     const auto target = Target::build(tiny(), *exec, kernels::Precision::bf16);
     ASSERT_FALSE(target.ok());
     EXPECT_NE(target.error().message.find("memory"), std::string::npos) << target.error().message;
@@ -515,7 +496,7 @@ TEST(DeviceTarget, SaysWhenMemoryIsOut) {
 
 TEST(DeviceMatrix, OpsOfMatricesAreTheCpus) {
     TwinExec on;
-    const auto cpu = kernels::make_cpu_exec(1);
+    const auto cpu = kernels::make_cpu_backend(1);
     const int n = 37, k = 70;
     const auto source = [](int row, float* out) {
         Rng rng(4, static_cast<std::uint64_t>(row));
@@ -528,7 +509,7 @@ TEST(DeviceMatrix, OpsOfMatricesAreTheCpus) {
     on_device.unpack_row(n - 1, b);
     EXPECT_EQ(a, b);
     const std::vector<TokenId> ids = {36, 0, 7, 7};
-    on_device.gather_rows(*on.exec, ids).unpack_row(2, b);
+    on_device.gather_rows(on.exec->pool(), ids).unpack_row(2, b);
     here.unpack_row(7, a);
     EXPECT_EQ(a, b);
 }

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "engine/transformer/device_embeddings.h"
 #include "kernels/cpu/host_memory.h"
+#include "kernels/embedding_table.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/device_rig.h"
 #include "tests/support/ranking_file.h"
@@ -36,7 +36,7 @@ struct SessionFiles {
 /// A model whose sessions decode with a configuration. Each returns its error, or "no error".
 class Session {
   public:
-    Session(const Refused& configuration, kernels::Exec& exec, const SessionFiles& files)
+    Session(const Refused& configuration, kernels::Backend& exec, const SessionFiles& files)
         : fixture_(DecodeFixture::build(tiny(), kernels::Precision::bf16, &exec),
                    {{"eagle2", files.eagle.folder()}, {"hydra", files.hydra.folder()}},
                    files.ranking.path()) {
@@ -95,7 +95,7 @@ TEST_P(RefusedRounds, EndTheSessionOnTheCpu) {
     const SessionFiles files;
     int left = 0;
     for (;; ++left) {
-        const auto exec = kernels::make_cpu_exec(2);
+        const auto exec = kernels::make_cpu_backend(2);
         Session session(GetParam(), *exec, files);
         ASSERT_EQ(session.prepare(), "no error");
         kernels::limit_host_memory(left);
@@ -160,23 +160,22 @@ TEST(DeviceMemory, ADrafterWhoseWeightsFoundNoMemorySaysSo) {
 /// session calls.
 TEST(DeviceMemory, EmbeddingsAreRequestedAgainInTheNextSession) {
     TwinExec on;
-    DeviceEmbeddings table;
     int embedded = 0;
-    const auto get = [&] {
+    kernels::EmbeddingTable table(3, 8, [&](TokenId, float* out) {
+        ++embedded;
+        std::fill_n(out, 8, 1.0f);
+    });
+    const auto load = [&] {
         const std::lock_guard lock(on.twin->submit_mutex());
-        return table.get(*on.twin, 3, 8, [&](std::span<const TokenId> tokens, Rows<float> rows) {
-            embedded += static_cast<int>(tokens.size());
-            std::fill(rows.data, rows.data + rows.rows * rows.stride, 1.0f);
-        });
+        return table.load(*on.twin);
     };
     on.twin->leave(0);
-    EXPECT_EQ(get(), nullptr);
+    EXPECT_FALSE(load());
     on.twin->leave(100);
-    EXPECT_EQ(get(), nullptr);
+    EXPECT_FALSE(load());
     on.twin->clear_out_of_memory();
-    const float* table_address = get();
-    EXPECT_NE(table_address, nullptr);
-    EXPECT_EQ(get(), table_address);
+    EXPECT_TRUE(load());
+    EXPECT_TRUE(load());
     EXPECT_EQ(embedded, 3);
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/numel.h"
 #include "engine/decode/exact_check.h"
-#include "kernels/matmul.h"
+#include "kernels/host_rows.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/device_rig.h"
 #include "tests/support/results.h"
@@ -33,7 +33,7 @@ class DeviceNumerics : public ::testing::TestWithParam<std::string> {
         if (!on_device.ok()) GTEST_SKIP() << on_device.error().message;
         EXPECT_TRUE(device().use_cublaslt(0).ok());
     }
-    kernels::Backend& device() { return *on_.exec->device(); }
+    kernels::Backend& device() { return *on_.exec; }
     ExactCheck check(const std::vector<std::vector<TokenId>>& texts, double temperature) {
         ExactCheck found;
         Sampling sampling;
@@ -110,12 +110,12 @@ TEST_P(DeviceNumerics, ProductsOfTheLibraryAreOurs) {
         for (float& value : x) value = static_cast<float>(rng.normal());
         const kernels::Matrix matrix = kernels::Matrix::pack(
             *on_.exec, kernels::Precision::bf16, n, k,
-            [&](int row, float* to) { std::copy_n(weights.data() + row_offset(row, values), values, to); });
+            [&](int row, float* to) { std::copy_n(weights.data() + numel(row, values), values, to); });
         std::vector<float> bias(static_cast<std::size_t>(n), 0.5f);
         std::vector<float> ours(static_cast<std::size_t>(n * rows)), theirs = ours;
         for (std::vector<float>* y : {&ours, &theirs}) {
             ASSERT_TRUE(on.use_cublaslt(y == &ours ? 0 : 20).ok());
-            kernels::matmul(*on_.exec, matrix, {x.data(), rows, k}, {y->data(), rows, n}, bias.data());
+            kernels::matmul(on_.exec->pool(), matrix, {x.data(), rows, k}, {y->data(), rows, n}, bias.data());
         }
         ASSERT_TRUE(on.use_cublaslt(0).ok());
         double largest = 0, difference = 0;
@@ -135,23 +135,23 @@ TEST_P(DeviceNumerics, FollowsACheckpointInF16) {
     TinyModelOptions options;
     options.f16 = true;
     ASSERT_TRUE(write_tiny_gguf(path, 5, options).ok());
-    const auto cpu = kernels::make_cpu_exec(2);
+    const auto cpu = kernels::make_cpu_backend(2);
     const auto exact = require(Target::load(path, *cpu, kernels::Precision::f32));
     std::vector<TokenId> text;
     Rng rng(4);
     for (int i = 0; i < 40; ++i) text.push_back(static_cast<TokenId>(rng.below(250)));
-    const auto logits = [&](Target& target, kernels::Exec& exec) {
+    const auto logits = [&](Target& target) {
         KvCache cache = target.make_cache(50);
         ForwardOutput out;
-        EXPECT_TRUE(is_ok(target.prefill(exec, cache, text, {}, out)));
+        EXPECT_TRUE(is_ok(target.prefill(cache, text, {}, out)));
         return out.logits;
     };
-    const std::vector<float> truth = logits(*exact, *cpu);
+    const std::vector<float> truth = logits(*exact);
     const auto error_of = [&](std::optional<kernels::Precision> precision, kernels::Float16Kind dtype) {
         const TwinExec on(GetParam());
         const auto on_device = require(Target::load(path, *on.exec, precision));
-        EXPECT_EQ(on.exec->device()->dtype(), dtype);
-        const std::vector<float> found = logits(*on_device, *on.exec);
+        EXPECT_EQ(on.exec->dtype(), dtype);
+        const std::vector<float> found = logits(*on_device);
         double sum = 0;
         for (std::size_t i = 0; i < truth.size(); ++i)
             sum += static_cast<double>((found[i] - truth[i]) * (found[i] - truth[i]));

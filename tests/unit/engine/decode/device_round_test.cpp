@@ -35,7 +35,7 @@ class DeviceFixture {
     void expect_same(const std::vector<StepRecord>& found, const std::vector<StepRecord>& expected,
                      double tolerance = 0);
     int nodes() const { return nodes_; }  ///< drafts compared
-    kernels::BackendStats device_stats() const { return on_.exec->device()->stats(); }
+    kernels::BackendStats device_stats() const { return on_.exec->stats(); }
 
   protected:
     TwinExec on_;
@@ -174,7 +174,7 @@ class DeviceRoundDetails : public OnDevice<std::string> {
 TEST_P(DeviceRoundDetails, RulesMatchTheHosts) {
     const std::map<std::string, std::string> drafters = {{"eagle2", rounds_.eagle2_folder()}};
     TwinExec on = exec_of(GetParam());
-    on.exec->device()->set_dtype(kernels::Float16Kind::f16);
+    on.exec->set_dtype(kernels::Float16Kind::f16);
     DecodeFixture on_device(DecodeFixture::build(tiny(), kernels::Precision::bf16, on.exec.get()), drafters,
                             rounds_.ranking_path());
     on_device.run_on(*on.exec);

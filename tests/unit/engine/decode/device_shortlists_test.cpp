@@ -7,7 +7,7 @@
 #include "base/numel.h"
 #include "engine/heads/shortlist_ops.h"
 #include "kernels/device_array.h"
-#include "kernels/matmul.h"
+#include "kernels/host_rows.h"
 #include "tests/support/device_rig.h"
 
 /// Compares ShortlistOps with products of whole matrices on the device. Cases include a router
@@ -36,7 +36,8 @@ class DeviceShortlistsTest : public ::testing::TestWithParam<std::string> {
     }
     std::vector<float> product(const Matrix& weights, const std::vector<float>& x) {
         std::vector<float> y(static_cast<std::size_t>(rows * weights.n()));
-        kernels::matmul(*on_.exec, weights, {x.data(), rows, weights.k()}, {y.data(), rows, weights.n()});
+        kernels::matmul(on_.exec->pool(), weights, {x.data(), rows, weights.k()},
+                        {y.data(), rows, weights.n()});
         return y;
     }
     static std::vector<int> best(const float* row, int count, int kept) {
@@ -74,7 +75,7 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                 const int columns = ranked.empty() ? vocab : static_cast<int>(ranked.size());
                 const Matrix down = matrix(rank, d, 1), up = matrix(columns, rank, 2),
                              head = matrix(some_held ? static_cast<int>(held.size()) : vocab, d, 3);
-                const auto store = kernels::RowMajorMatrix::make(*on_.exec, head);
+                const auto store = kernels::RowMajorMatrix::make(on_.exec->pool(), head);
                 const std::vector<float> x = values(rows * d, 4);
                 ASSERT_TRUE(kernels::can_route(up.n(), size));
 
@@ -83,7 +84,7 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                 std::vector<std::int32_t> ids(rows * k), chosen(rows * size), together(rows * size + 1);
                 std::vector<float> logits(rows * k), sums(rows);
                 {
-                    kernels::Backend& backend = *on_.exec->device();
+                    kernels::Backend& backend = *on_.exec;
                     const std::lock_guard lock(backend.submit_mutex());
                     const int stride = down.device_matrix().stride;
                     kernels::DeviceArray<float> d_x, d_logits, d_sums;

@@ -98,7 +98,7 @@ TEST_P(Losslessness, FullProductEqualsPlainDecoding) {
 
 /// A fixed tree needs a head for each of its levels. A dynamic tree ends with the heads.
 TEST(FixedTrees, AreNoDeeperThanTheHeads) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     const auto target =
         DecodeFixture::build(make_tiny_model(21, few_token_options()), kernels::Precision::f32);
     const TinyDecodingHeads three(target->config(), false, 81, 3);

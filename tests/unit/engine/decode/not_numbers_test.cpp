@@ -123,7 +123,7 @@ TEST(NanTarget, StopsAtItsFirstRow) {
 }
 
 TEST(Logits, AreNumbersIfOneIsFinite) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     const auto numbers = [&](std::vector<float> row, const Sampling& sampling) {
         const TokenPosition position{0, 1};
         std::vector<TargetSample> out;

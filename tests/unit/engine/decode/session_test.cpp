@@ -236,7 +236,7 @@ std::vector<double> distribution(DecodeFixture& fixture, const std::vector<Token
                                  double temperature) {
     KvCache cache = fixture.target().make_cache(128);
     ForwardOutput out;
-    EXPECT_TRUE(fixture.target().prefill(fixture.exec(1), cache, tokens, {}, out).ok());
+    EXPECT_TRUE(fixture.target().prefill(cache, tokens, {}, out).ok());
     std::vector<double> p;
     double sum = 0;
     for (const float logit : out.logits) {

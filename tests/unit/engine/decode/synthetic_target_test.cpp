@@ -54,14 +54,15 @@ TEST(SyntheticTarget, RandomDraftersOfItsSizeDraftForIt) {
     EXPECT_NEAR(static_cast<double>(cost.bytes) / slim, 1.02, 0.03);
     // fc, attention and the drafter's own feed-forward size, in int8 with one bf16 scale for 64 weights.
     const double eagle2 = 2048.0 * 2 * 2048 + 2048.0 * (2 * 32 + 2 * 4) * 128 + 3.0 * 2048 * 12288;
-    EXPECT_NEAR(static_cast<double>(fixture.drafter("eagle2").weight_bytes()) / eagle2, 1.03, 0.05);
+    EXPECT_NEAR(static_cast<double>(fixture.drafter("eagle2").properties().weight_bytes) / eagle2, 1.03,
+                0.05);
 }
 
 TEST(SyntheticTarget, RandomDraftersFitTheirOwnTargetAlone) {
     auto file = open_model_file(std::string(DS_SOURCE_DIR) + "/tests/golden/models/qwen3");
     ASSERT_TRUE(is_ok(file));
     const auto target = DecodeFixture::build(std::move(file).value(), kernels::Precision::f32);
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     for (const DrafterInfo& drafter : drafter_registry()) {
         if (!drafter.has_synthetic) continue;
         const auto made = make_drafter(std::string(drafter.id) + ":" + spec, "", *target, *exec);

@@ -34,7 +34,7 @@ class Eagle2 : public ::testing::Test {
     Eagle2() { build(Precision::f32, 1); }
 
     void build(Precision precision, int threads, const testing::TinyEagleOptions& options = {}) {
-        exec_ = kernels::make_cpu_exec(threads);
+        exec_ = kernels::make_cpu_backend(threads);
         auto target = Target::build(testing::make_tiny_model(11), *exec_, precision);
         ASSERT_TRUE(target.ok());
         target_ = std::move(target).value();
@@ -83,17 +83,19 @@ class Eagle2 : public ::testing::Test {
     DraftContext context(LmHead* head = nullptr, LevelObserver* observer = nullptr) {
         return {*exec_, phases_, head == nullptr ? head_.get() : head, {}, observer};
     }
+    Status draft(DraftContext& with, std::span<DraftJob> jobs) {
+        return DraftRunner(*drafter_).draft(with, jobs);
+    }
     DraftTree tree_at(Text& text, int known, TreeSpec tree) {
         DraftJob job = job_for(text, known, tree);
         DraftContext with = context();
-        Status status = drafter_->extend_cache(with, {&job, 1});
-        if (status.ok()) status = drafter_->expand(with, {&job, 1});
+        const Status status = draft(with, {&job, 1});
         EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
         return std::move(job.out);
     }
 
     testing::ScratchFolder folder_;
-    std::unique_ptr<kernels::Exec> exec_;
+    std::unique_ptr<kernels::Backend> exec_;
     std::unique_ptr<Target> target_;
     std::unique_ptr<Drafter> drafter_;
     std::unique_ptr<LmHead> head_;
@@ -125,7 +127,7 @@ TEST_F(Eagle2, BranchesAreIndependent) {
         const DraftTree chain = tree_at(text, known, {3, 1, 5});
         DraftJob job = job_for(text, known, {3, 6, 60});
         DraftContext with = context();
-        ASSERT_TRUE(drafter_->expand(with, {&job, 1}).ok());
+        ASSERT_TRUE(draft(with, {&job, 1}).ok());
         const DraftTree& tree = job.out;
         int node = 0;
         for (int depth = 1; depth <= 4; ++depth) {
@@ -148,8 +150,8 @@ TEST_F(Eagle2, ExpandDoesNotChangeCommittedState) {
     DraftJob other = job_for(text, 12, {5, 3, 30});
     DraftJob again = job_for(text, 12, {3, 4, 12});
     DraftContext with = context();
-    ASSERT_TRUE(drafter_->expand(with, {&other, 1}).ok());
-    ASSERT_TRUE(drafter_->expand(with, {&again, 1}).ok());
+    ASSERT_TRUE(draft(with, {&other, 1}).ok());
+    ASSERT_TRUE(draft(with, {&again, 1}).ok());
     EXPECT_EQ(SameTree(again.out), first);
     Text untouched = make_text(3, 20);
     EXPECT_EQ(SameTree(tree_at(text, 15, {3, 4, 12})), SameTree(tree_at(untouched, 15, {3, 4, 12})));
@@ -190,8 +192,7 @@ TEST_F(Eagle2, SequencesOfABatchAreIndependent) {
     for (std::size_t i = 0; i < 4; ++i)
         jobs.push_back(job_for(texts[i], known[i], specs[i], static_cast<int>(i)));
     DraftContext with = context();
-    ASSERT_TRUE(drafter_->extend_cache(with, jobs).ok());
-    ASSERT_TRUE(drafter_->expand(with, jobs).ok());
+    ASSERT_TRUE(draft(with, jobs).ok());
     for (std::size_t i = 0; i < 4; ++i) {
         EXPECT_EQ(SameTree(jobs[i].out), expected[i]) << "sequence " << i;
         EXPECT_EQ(static_cast<int>(jobs[i].rows_per_call.size()),
@@ -204,7 +205,7 @@ TEST_F(Eagle2, SequencesOfABatchAreIndependent) {
 class ShortHead final : public LmHead {
   public:
     ShortHead() : LmHead({.inputs = true}) {}
-    Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
+    Status prepare(kernels::Backend&, const HeadWeights&) override { return {}; }
     CallShape shape(int, int) const override { return {}; }
     bool reserve(kernels::Backend&, int, int, int) override { return true; }
     void begin(HeadCall& call) override {
@@ -239,8 +240,7 @@ TEST_F(Eagle2, ShortlistsSmallerThanTopkMakeSmallerTrees) {
     ShortHead head;
     DraftContext with = context(&head);
     DraftJob job = job_for(text, 10, {2, 4, 40});
-    ASSERT_TRUE(drafter_->extend_cache(with, {&job, 1}).ok());
-    ASSERT_TRUE(drafter_->expand(with, {&job, 1}).ok());
+    ASSERT_TRUE(draft(with, {&job, 1}).ok());
     EXPECT_EQ(job.out.size(), 1 + 2 + 4 + 8);
     EXPECT_FLOAT_EQ(job.out.logprobs[1], -0.5f);
     EXPECT_FLOAT_EQ(job.out.logprobs[2], -1.5f);
@@ -253,7 +253,7 @@ TEST_F(Eagle2, ShortlistsSmallerThanTopkMakeSmallerTrees) {
 
     for (const int silent : {0, 1}) {
         head.silent_from = silent;
-        ASSERT_TRUE(drafter_->expand(with, {&job, 1}).ok());
+        ASSERT_TRUE(draft(with, {&job, 1}).ok());
         EXPECT_EQ(job.out.size(), silent == 0 ? 1 : 3);
         EXPECT_EQ(static_cast<int>(job.rows_per_call.size()), silent + 1);
     }
@@ -276,8 +276,7 @@ TEST_F(Eagle2, NotifiesObserverAndRecordsPhases) {
     LevelLog log;
     DraftContext with = context(nullptr, &log);
     DraftJob job = job_for(text, 10, {3, 4, 12}, 7);
-    ASSERT_TRUE(drafter_->extend_cache(with, {&job, 1}).ok());
-    ASSERT_TRUE(drafter_->expand(with, {&job, 1}).ok());
+    ASSERT_TRUE(draft(with, {&job, 1}).ok());
     EXPECT_EQ(log.sizes, (std::vector<int>{5, 12, 12, 12}));
     EXPECT_EQ(job.rows_per_call.size(), 4u);
 
@@ -288,7 +287,7 @@ TEST_F(Eagle2, NotifiesObserverAndRecordsPhases) {
     for (const SpanEvent& event : events) {
         if (event.phase == Phase::backbone) {
             backbone.emplace_back(event.level, event.rows);
-            EXPECT_GE(event.bytes, drafter_->weight_bytes());
+            EXPECT_GE(event.bytes, drafter_->properties().weight_bytes);
         }
         rerank += event.phase == Phase::rerank ? 1 : 0;
         head += event.phase == Phase::head ? 1 : 0;
@@ -316,19 +315,20 @@ TEST_F(Eagle2, RejectsRoundsOutOfOrder) {
         ASSERT_FALSE(status.ok());
         EXPECT_NE(status.error().message.find(words), std::string::npos) << status.error().message;
     };
-    DraftJob early = job_for(text, 10, {3, 4, 12});
-    fails_with(drafter_->expand(with, {&early, 1}), "extend its cache before drafting");
+    DraftJob early = job_for(text, 10, {3, 4, 12}), without = early;
+    without.forget_slots();
+    fails_with(draft(with, {&without, 1}), "a round is missing");
     text.slots = 4;
     DraftJob gap = job_for(text, 10, {3, 4, 12});
-    fails_with(drafter_->extend_cache(with, {&gap, 1}), "a round is missing");
-    ASSERT_TRUE(drafter_->extend_cache(with, {&early, 1}).ok());
+    fails_with(draft(with, {&gap, 1}), "a round is missing");
     DraftContext headless{*exec_, phases_, nullptr, {}, nullptr};
-    fails_with(drafter_->expand(headless, {&early, 1}), "needs an LM head");
+    fails_with(draft(headless, {&early, 1}), "needs an LM head");
+    ASSERT_TRUE(draft(with, {&early, 1}).ok());
     tree_at(text, 250, {3, 4, 12});
     DraftJob deep = job_for(text, 250, {8, 1, 10});
-    fails_with(drafter_->expand(with, {&deep, 1}), "clip the tree");
+    fails_with(draft(with, {&deep, 1}), "clip the tree");
     deep.tree = {7, 1, 9};
-    EXPECT_TRUE(drafter_->expand(with, {&deep, 1}).ok());
+    EXPECT_TRUE(draft(with, {&deep, 1}).ok());
 }
 
 TEST_F(Eagle2, CheckpointErrorsNameFileTensorAndShapes) {

@@ -27,8 +27,7 @@ class NgramTest : public ::testing::Test {
         job.tokens = tokens;
         job.state = &state;
         job.tree = spec;
-        EXPECT_TRUE(drafter.extend_cache(context, {&job, 1}).ok());
-        EXPECT_TRUE(drafter.expand(context, {&job, 1}).ok());
+        EXPECT_TRUE(DraftRunner(drafter).draft(context, {&job, 1}).ok());
         EXPECT_EQ(job.out.tokens[0], tokens.back());
         for (int i = 0; i < job.out.size(); ++i) {
             EXPECT_EQ(job.out.parents[i], i - 1);
@@ -42,7 +41,7 @@ class NgramTest : public ::testing::Test {
         return draft(*drafter, *drafter->make_state(256), tokens, tree);
     }
 
-    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(1);
+    std::unique_ptr<kernels::Backend> exec_ = kernels::make_cpu_backend(1);
     std::unique_ptr<Target> target_ =
         std::move(Target::build(testing::make_tiny_model(1), *exec_, kernels::Precision::f32)).value();
     PhaseRecorder phases_;

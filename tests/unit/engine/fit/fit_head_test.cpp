@@ -97,18 +97,18 @@ class FitHead : public ::testing::Test {
         ForwardOutput out;
         for (int i = 0; i < 30; ++i) {
             KvCache cache = target_->make_cache(64);
-            EXPECT_TRUE(target_->prefill(*exec_, cache, text.tokens, {}, out).ok());
+            EXPECT_TRUE(target_->prefill(cache, text.tokens, {}, out).ok());
             const auto best = std::max_element(out.logits.begin(), out.logits.end());
             text.tokens.push_back(static_cast<TokenId>(best - out.logits.begin()));
         }
         KvCache cache = target_->make_cache(64);
-        EXPECT_TRUE(target_->prefill(*exec_, cache, text.tokens, {}, out).ok());
+        EXPECT_TRUE(target_->prefill(cache, text.tokens, {}, out).ok());
         text.hidden = Dense(static_cast<int>(text.tokens.size()), 32);
         std::copy_n(out.hidden.begin(), text.hidden.size(), text.hidden.data.begin());
         return text;
     }
 
-    FitInputs inputs(kernels::Exec& exec) {
+    FitInputs inputs(kernels::Backend& exec) {
         FitInputs in{exec, drafter_.get(), weights_, target_->lm_head(), 256, texts_.get(), {}, keep_start};
         for (TokenId id = 159; id >= 0; --id) in.ranking.push_back(id);
         return in;
@@ -128,7 +128,7 @@ class FitHead : public ::testing::Test {
         return options;
     }
     FittedHead fitted(const FitOptions& options, int threads = 1) {
-        const auto exec = kernels::make_cpu_exec(threads);
+        const auto exec = kernels::make_cpu_backend(threads);
         auto result = fit_head(inputs(*exec), options, {});
         EXPECT_TRUE(is_ok(result));
         return result.ok() ? std::move(result).value() : FittedHead{};
@@ -156,7 +156,7 @@ class FitHead : public ::testing::Test {
         return made;
     }
 
-    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(1);
+    std::unique_ptr<kernels::Backend> exec_ = kernels::make_cpu_backend(1);
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle_;
     testing::ScratchFolder folder_;
@@ -372,7 +372,7 @@ TEST_F(FitHead, StopsWhenCancelledAnywhere) {
     for (const std::string name : {"slimspec", "dynaspec", "rdk"}) {
         for (const int after : {0, 3, 25}) {
             int calls = 0;
-            Hooks hooks;
+            JobHooks hooks;
             hooks.cancelled = [&] { return calls++ >= after; };
             const auto result = fit_head(inputs(*exec_), options(name), hooks);
             if (calls <= after) continue;  // the fit ended before the cancellation
@@ -406,7 +406,7 @@ TEST_F(FitHead, AJointTrainingGetsTheDraftersTensorsAndReportsTheTrainedDrafter)
         for (int i = 0; i < 4; ++i) {
             double found = 0;
             EXPECT_TRUE(angles >> found);
-            const double wanted = std::pow(static_cast<double>(checkpoint->rope_theta), -i / 4.0);
+            const double wanted = std::pow(static_cast<double>(checkpoint->rotation.theta), -i / 4.0);
             EXPECT_NEAR(found, wanted, 1e-6 * wanted);
         }
         std::map<std::string, std::int64_t> rows;

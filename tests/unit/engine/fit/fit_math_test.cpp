@@ -12,13 +12,13 @@
 #include "engine/fit/low_rank.h"
 #include "engine/fit/ranking.h"
 #include "engine/fit/text_split.h"
-#include "kernels/matmul.h"
+#include "kernels/host_rows.h"
 #include "tests/support/results.h"
 
 namespace draftscope::fit {
 namespace {
 
-using kernels::make_cpu_exec;
+using kernels::make_cpu_backend;
 
 Dense random_dense(int rows, int cols, std::uint64_t seed, double scale = 1.0) {
     Dense matrix(rows, cols);
@@ -36,9 +36,9 @@ Dense uneven_hiddens(int rows, int width, std::uint64_t seed) {
 }
 
 Dense product(const Dense& a, const Dense& b_transposed) {
-    const auto exec = make_cpu_exec(1);
+    const auto exec = make_cpu_backend(1);
     Dense c(a.rows, b_transposed.rows);
-    kernels::matmul(*exec, pack_rows(*exec, b_transposed.view()), a.view(), c.view());
+    kernels::matmul(exec->pool(), pack_rows(*exec, b_transposed.view()), a.view(), c.view());
     return c;
 }
 
@@ -71,7 +71,7 @@ TEST(SymmetricEigen, RebuildsTheMatrixFromSortedPairs) {
 
 class LowRankFactors : public ::testing::Test {
   protected:
-    std::unique_ptr<kernels::Exec> exec_ = make_cpu_exec(2);
+    std::unique_ptr<kernels::Backend> exec_ = make_cpu_backend(2);
     Dense weights_ = random_dense(300, 12, 1);
     Dense hiddens_ = uneven_hiddens(400, 12, 2);
 
@@ -137,7 +137,7 @@ Dense bunched_rows(int rows, int width, int clusters, std::uint64_t seed) {
 }
 
 TEST(SphericalKmeans, NeverGetsWorseAndConverges) {
-    const auto exec = make_cpu_exec(2);
+    const auto exec = make_cpu_backend(2);
     const Dense rows = bunched_rows(900, 10, 6, 31);
     for (const std::uint64_t seed : {0u, 1u, 2u}) {
         const auto clusters = require(spherical_kmeans(*exec, rows.view(), {8, 50, seed}, {}));
@@ -151,13 +151,13 @@ TEST(SphericalKmeans, NeverGetsWorseAndConverges) {
             EXPECT_GE(row[mine], *std::max_element(row.begin(), row.end()) - 1e-3f);
         }
         EXPECT_EQ(clusters.cluster_of,
-                  spherical_kmeans(*make_cpu_exec(1), rows.view(), {8, 50, seed}, {})->cluster_of);
+                  spherical_kmeans(*make_cpu_backend(1), rows.view(), {8, 50, seed}, {})->cluster_of);
     }
     EXPECT_FALSE(spherical_kmeans(*exec, rows.view(), {901, 5, 0}, {}).ok());
 }
 
 TEST(BalancedGroups, AreEqualAndGiveFrequentTokensTheirNearestGroup) {
-    const auto exec = make_cpu_exec(1);
+    const auto exec = make_cpu_backend(1);
     const Dense rows = bunched_rows(103, 10, 4, 41);
     const auto clusters = require(spherical_kmeans(*exec, rows.view(), {5, 50, 0}, {}));
     std::vector<std::int32_t> order(103);
@@ -171,7 +171,7 @@ TEST(BalancedGroups, AreEqualAndGiveFrequentTokensTheirNearestGroup) {
 }
 
 TEST(AffinityMatrix, RowsShareProbabilityAmongTheNearestTokens) {
-    const auto exec = make_cpu_exec(2);
+    const auto exec = make_cpu_backend(2);
     const Dense rows = bunched_rows(300, 10, 5, 61);
     const auto affinity = require(token_affinity(*exec, rows.view(), {4, 0.8, 0.1}, {}));
     for (std::size_t r = 0; r < 300; ++r) {

@@ -10,9 +10,9 @@
 #include <set>
 #include <vector>
 
-#include "engine/formats/int4_rows.h"
-#include "kernels/exec.h"
-#include "kernels/int4.h"
+#include "kernels/ops/float16.h"
+#include "kernels/packing.h"
+#include "kernels/thread_pool.h"
 
 namespace draftscope {
 namespace {
@@ -53,7 +53,7 @@ TEST(Dequant, MatchesTheGgufPackageBitForBit) {
 }
 
 TEST(Dequant, PacksFourBitRowsWithoutRequantisation) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     const Json types = golden()["types"];
     for (const char* name : {"Q4_0", "Q4_1", "Q8_0"}) {
         const Json& sample = types[name];
@@ -63,7 +63,7 @@ TEST(Dequant, PacksFourBitRowsWithoutRequantisation) {
         const int k = static_cast<int>(expected.size() / sizeof(float));
         bool taken = false;
         const auto matrix = kernels::pack_int4(
-            *exec, 1, k, [&](int, float* out) { std::memcpy(out, expected.data(), expected.size()); },
+            exec->pool(), 1, k, [&](int, float* out) { std::memcpy(out, expected.data(), expected.size()); },
             [&](int, const kernels::Int4Row& out) { return taken = unpack_int4(type, blocks.data(), out); });
         EXPECT_EQ(taken, std::string_view(name) != "Q8_0");
         std::vector<float> row(static_cast<std::size_t>(k)), values(row);
@@ -85,10 +85,10 @@ TEST(Dequant, ComputesTheExactMinimumForEveryScale) {
         block[1] = static_cast<std::uint8_t>(bits >> 8);
         std::vector<std::uint16_t> scales(1), minimums(1);
         const bool taken = unpack_int4(type, block.data(), {q, scales, minimums});
-        const float expected = -8.0f * f16_to_f32(static_cast<std::uint16_t>(bits));
+        const float expected = -8.0f * kernels::f16_to_float(static_cast<std::uint16_t>(bits));
         ASSERT_EQ(taken, std::fabs(expected) <= 65504.0f) << bits;
         if (taken) {
-            ASSERT_EQ(f16_to_f32(minimums[0]), expected) << bits;
+            ASSERT_EQ(kernels::f16_to_float(minimums[0]), expected) << bits;
         }
     }
 }
@@ -96,7 +96,7 @@ TEST(Dequant, ComputesTheExactMinimumForEveryScale) {
 TEST(Dequant, ConvertsEveryHalfPrecisionNumber) {
     std::uint64_t hash = 0xcbf29ce484222325u;
     for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
-        const float value = f16_to_f32(static_cast<std::uint16_t>(bits));
+        const float value = kernels::f16_to_float(static_cast<std::uint16_t>(bits));
         if ((bits & 0x7fffu) > 0x7c00u) {
             EXPECT_NE(value, value) << bits;
             continue;

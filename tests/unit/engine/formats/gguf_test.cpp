@@ -411,6 +411,24 @@ TEST(Gguf, BeginningOfTextIsOfChatsToo) {
     EXPECT_TRUE(require(open_model_file(path)).tokenizer->add_bos(true));
 }
 
+/// llama.cpp's server puts the token behind every prompt.
+TEST(Gguf, EndOfTextMayFollowEveryPrompt) {
+    GgufWriter writer = small_file();
+    writer.add("tokenizer.ggml.add_eos_token", true);
+    const std::string path = scratch("eos.gguf");
+    ASSERT_TRUE(writer.write(path).ok());
+    const auto file = require(open_model_file(path));
+    EXPECT_TRUE(file.tokenizer->add_eos());
+    EXPECT_THAT(file.notes,
+                ::testing::Contains(HasSubstr("add_eos_token is true: the end-of-text token '<|im_end|>'")));
+    EXPECT_THAT(open_changed([](GgufWriter& changed) {
+                    changed.add("tokenizer.ggml.add_eos_token", true);
+                    changed.remove("tokenizer.ggml.eos_token_id");
+                }),
+                HasSubstr("add_eos_token is true, but tokenizer.ggml.eos_token_id names no token"));
+    EXPECT_EQ(open_with("tokenizer.ggml.add_eos_token", false), "");
+}
+
 TEST(Gguf, ReadsRopeDivisorsFromTheirTensor) {
     const auto with_divisors = [](float last) {
         GgufWriter writer = small_file();
@@ -422,7 +440,7 @@ TEST(Gguf, ReadsRopeDivisorsFromTheirTensor) {
     const std::string path = scratch("rope.gguf");
     ASSERT_TRUE(with_divisors(8.0f).write(path).ok());
     const auto file = require(open_model_file(path));
-    EXPECT_EQ(file.config.rope_divisors, (std::vector<float>{1, 1, 1, 1, 1, 1, 1, 8}));
+    EXPECT_EQ(file.config.rotation.divisors, (std::vector<float>{1, 1, 1, 1, 1, 1, 1, 8}));
     EXPECT_THAT(open_bytes(with_divisors(0.0f).bytes()), HasSubstr("rope_freqs.weight"));
 }
 

@@ -128,7 +128,7 @@ TEST(HfFolder, ComputesLlama3RopeScaling) {
     const auto file = require(JsonFile::read(copy.file("config.json"), "this test"));
     Notes notes;
     const auto hf = require(read_hf_config(file, notes));
-    const std::vector<float>& divisors = hf.config.rope_divisors;
+    const std::vector<float>& divisors = hf.config.rotation.divisors;
     ASSERT_EQ(divisors.size(), 64u);
     for (int j = 0; j <= 28; ++j) EXPECT_FLOAT_EQ(divisors[j], 1.0f) << j;
     for (int j = 35; j < 64; ++j) EXPECT_FLOAT_EQ(divisors[j], 8.0f) << j;
@@ -148,8 +148,8 @@ TEST(HfFolder, ReadsRopeParameters) {
     });
     const auto opened = require(open_model_file(copy.path()));
     const ModelFile older = open_golden("llama");
-    EXPECT_EQ(opened.config.rope_divisors, older.config.rope_divisors);
-    EXPECT_EQ(opened.config.rope_theta, older.config.rope_theta);
+    EXPECT_EQ(opened.config.rotation.divisors, older.config.rotation.divisors);
+    EXPECT_EQ(opened.config.rotation.theta, older.config.rotation.theta);
 }
 
 TEST(HfFolder, MissingFilesAreNamed) {
@@ -520,7 +520,7 @@ testing::GgufWriter make_gguf(const std::string& architecture, const ModelFile& 
     number("attention.head_count_kv", c.kv_heads);
     number("attention.key_length", c.head_dim);
     number("attention.value_length", c.head_dim);
-    out.add(architecture + ".rope.freq_base", c.rope_theta);
+    out.add(architecture + ".rope.freq_base", c.rotation.theta);
     out.add(architecture + ".attention.layer_norm_rms_epsilon", c.norm_eps);
     const auto config = JsonFile::read(golden_folder(architecture) + "/config.json", "this test");
     const auto spec = read_hf_tokenizer(golden_folder(architecture), *config);

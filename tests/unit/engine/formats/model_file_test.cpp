@@ -45,7 +45,7 @@ TEST(ModelFile, DemoModelHasItsPublishedShape) {
     EXPECT_EQ(config.ffn, 1536);
     EXPECT_EQ(config.vocab, 49152);
     EXPECT_EQ(config.context, 8192);
-    EXPECT_EQ(config.rope_theta, 100000.0f);
+    EXPECT_EQ(config.rotation.theta, 100000.0f);
     EXPECT_EQ(config.norm_eps, 1e-5f);
     EXPECT_TRUE(config.tied_head);
     EXPECT_EQ(file.quantisation, "Q4_1");

@@ -201,7 +201,7 @@ Read read_gguf(const std::function<void(testing::GgufWriter&)>& change) {
         out.error = opened.error().message;
         return out;
     }
-    out.rope = {opened->config.rope_theta, opened->config.rope_divisors, opened->config.rope_scale};
+    out.rope = opened->config.rotation;
     out.notes = opened->notes;
     return out;
 }
@@ -263,8 +263,9 @@ TEST(RopeConfig, RefusesGgufKeysThatItDoesNotCompute) {
     EXPECT_THAT(with("llama.expert_count", 8u), HasSubstr("llama.expert_count is 8"));
     EXPECT_THAT(with("llama.attention.causal", false), HasSubstr("llama.attention.causal is false"));
     EXPECT_EQ(with("llama.logit_scale", 1.0f), "");
-    EXPECT_THAT(with("tokenizer.ggml.add_eos_token", true),
-                HasSubstr("tokenizer.ggml.add_eos_token is true"));
+    EXPECT_EQ(with("tokenizer.ggml.add_eos_token", true), "");
+    EXPECT_THAT(with("tokenizer.ggml.add_sep_token", true),
+                HasSubstr("tokenizer.ggml.add_sep_token is true"));
     EXPECT_THAT(with("general.type", std::string("adapter")), HasSubstr("general.type is \"adapter\""));
     const Read unknown = read_gguf([](GgufWriter& file) { file.add("llama.gate_limit", 7.0f); });
     EXPECT_THAT(unknown.notes, ElementsAre(HasSubstr("llama.gate_limit = 7")));

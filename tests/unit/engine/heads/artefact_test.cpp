@@ -161,6 +161,14 @@ TEST(CheckpointHash, DependsOnWeights) {
     EXPECT_NE(first, hash(changed));
     EXPECT_NE(hash("x"), hash("y"));
     EXPECT_FALSE(checkpoint_hash(folder.file("none")).ok());
+    std::filesystem::remove(folder.file("model.safetensors"));
+    EXPECT_FALSE(checkpoint_hash(folder.path()).ok());
+    testing::write_text(folder.file("a.bin"), "x");
+    EXPECT_EQ(checkpoint_hash(folder.path()).value(), checkpoint_hash(folder.file("a.bin")).value());
+    testing::write_text(folder.file("b.bin"), "y");
+    const std::string both = checkpoint_hash(folder.path()).value();
+    testing::write_text(folder.file("b.bin"), "z");
+    EXPECT_NE(checkpoint_hash(folder.path()).value(), both);
 }
 
 TEST(PromptHash, IsFnv1aOfTheTrimmedText) {
@@ -168,12 +176,6 @@ TEST(PromptHash, IsFnv1aOfTheTrimmedText) {
     EXPECT_EQ(prompt_hash("  a\n"), prompt_hash("a"));
     EXPECT_EQ(prompt_hash(""), "cbf29ce484222325");
     EXPECT_NE(prompt_hash("a b"), prompt_hash("ab"));
-}
-
-TEST(Bf16, RoundsToNearestEven) {
-    const std::vector<float> values = {1.0f, 1.0f + 0x1p-8f, 1.0f + 0x3p-8f, -2.5f, 0x1.ffp0f};
-    const std::vector<std::uint16_t> expected = {0x3f80, 0x3f80, 0x3f82, 0xc020, 0x4000};
-    EXPECT_EQ(to_bf16(values), expected);
 }
 
 }  // namespace

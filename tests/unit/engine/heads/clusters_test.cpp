@@ -3,7 +3,7 @@
 #include <numeric>
 #include <set>
 
-#include "kernels/matmul.h"
+#include "kernels/host_rows.h"
 #include "tests/support/lm_head_fixture.h"
 
 /// CORAL and DynaSpec: heads whose router selects parts of a partition.
@@ -56,10 +56,11 @@ class Clusters : public LmHeadFixture {
         };
         std::vector<float> middle(static_cast<std::size_t>(x.rows * width_)),
             scores(static_cast<std::size_t>(x.rows * groups));
-        kernels::matmul(*exec_, pack(in_, width_, inputs_width_), x,
+        kernels::matmul(exec_->pool(), pack(in_, width_, inputs_width_), x,
                         Rows<float>(middle.data(), x.rows, width_), in_bias_.data());
         for (float& v : middle) v = activation == "relu" ? std::max(v, 0.0f) : v / (1.0f + std::exp(-v));
-        kernels::matmul(*exec_, pack(out_, groups, width_), Rows<const float>(middle.data(), x.rows, width_),
+        kernels::matmul(exec_->pool(), pack(out_, groups, width_),
+                        Rows<const float>(middle.data(), x.rows, width_),
                         Rows<float>(scores.data(), x.rows, groups), out_bias_.data());
         std::vector<std::vector<int>> found;
         for (int r = 0; r < x.rows; ++r) {
@@ -186,7 +187,7 @@ TEST_F(Clusters, TrimmedDrafterHeadHasSmallerGroups) {
     const auto chosen = routed(input(), 3, "silu");
     std::vector<TokenId> held;
     for (int i = 1; i < vocab; i += 2) held.push_back(i);
-    const kernels::Matrix own = matrix_.gather_rows(*exec_, held);
+    const kernels::Matrix own = matrix_.gather_rows(exec_->pool(), held);
     weights_.lm_head = &own;
     weights_.row_ids = held;
     const auto head = make("coral:active=3");

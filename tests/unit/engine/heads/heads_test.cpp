@@ -79,7 +79,7 @@ TEST_P(Heads, ADraftersTrimmedHeadProposesTargetIds) {
     // The 300 rows are tokens 1 .. 300: token 0 is not in the drafter's vocabulary.
     std::vector<TokenId> ids(vocab - 1);
     std::iota(ids.begin(), ids.end(), 1);
-    const kernels::Matrix trimmed = matrix_.gather_rows(*exec_, ids);
+    const kernels::Matrix trimmed = matrix_.gather_rows(exec_->pool(), ids);
     weights_.lm_head = &trimmed;
     weights_.row_ids = ids;
     check(*make("full"), ids, 10);
@@ -147,8 +147,8 @@ TEST(HeadRegistry, EntriesAreComplete) {
         EXPECT_FALSE(info.name.empty() || info.paper.empty() || info.make == nullptr) << info.id;
         EXPECT_EQ(find_head(info.id), &info);
         // What `fit` writes is what the head reads.
-        EXPECT_EQ(info.fit.ranks(), info.accepts_ranking()) << info.id;
-        EXPECT_EQ(info.fit.fits_weights(), info.accepts_artefact()) << info.id;
+        EXPECT_EQ(info.fit.has(FitRecipe::rankings), info.accepts_ranking()) << info.id;
+        EXPECT_EQ(info.fit.has(FitRecipe::weights), info.accepts_artefact()) << info.id;
         EXPECT_EQ(info.synthesize != nullptr, info.required_file == RequiredFile::fitted) << info.id;
         const auto is_size = [&](const HeadParam& param) { return param.name == info.size.name; };
         EXPECT_EQ(std::ranges::any_of(info.params, is_size), !info.size.name.empty()) << info.id;

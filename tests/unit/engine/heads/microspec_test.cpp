@@ -241,7 +241,8 @@ TEST_F(MicroSpec, PacksOncePerChangeAndCountsBytes) {
     const std::vector<TokenId> prompt = {3, 9, 9, 4};
     const auto state = head->begin_prompt(prompt, {});
     call_head(*head, state.get(), 0, 2);
-    const std::uint64_t three_rows = matrix_.gather_rows(*exec_, std::vector<TokenId>{3, 4, 9}).bytes();
+    const std::uint64_t three_rows =
+        matrix_.gather_rows(exec_->pool(), std::vector<TokenId>{3, 4, 9}).bytes();
     EXPECT_EQ(gathered(), 2 * three_rows);
     EXPECT_EQ(head->cost_at(state.get(), 4, 1).active_rows, 3);
     // The call that packed the rows also counts reading and writing them; the next one only reads.
@@ -313,7 +314,7 @@ TEST_F(MicroSpec, SequencesOfABatchAreIndependent) {
 TEST_F(MicroSpec, ProposesTokensOfTrimmedDrafterHead) {
     std::vector<TokenId> held(100);
     std::iota(held.begin(), held.end(), 150);
-    const kernels::Matrix own = matrix_.gather_rows(*exec_, held);
+    const kernels::Matrix own = matrix_.gather_rows(exec_->pool(), held);
     weights_.lm_head = &own;
     weights_.row_ids = held;
     const auto head = make("microspec");

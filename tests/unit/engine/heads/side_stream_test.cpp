@@ -16,7 +16,7 @@ class SideStreams : public ::testing::Test {
         phases_.drain(events);
         return events;
     }
-    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
+    std::unique_ptr<kernels::Backend> exec_ = kernels::make_cpu_backend(2);
     PhaseRecorder phases_;
     HeadContext context_{*exec_, phases_, 3};
 };
@@ -27,10 +27,10 @@ TEST_F(SideStreams, RunsJobsInOrderAndRecordsThemOnWait) {
     std::vector<int> order;
     const std::thread::id caller = std::this_thread::get_id();
     const auto note = [&](int i) {
-        return [&, i](kernels::Exec& exec) {
-            EXPECT_EQ(exec.isa(), exec_->isa());
+        return [&, i](kernels::Backend& exec) {
+            EXPECT_EQ(exec.pool().isa(), exec_->pool().isa());
             // On the stream's thread with its own worker, or on this thread with the pool's workers.
-            EXPECT_EQ(exec.threads(), std::this_thread::get_id() == caller ? 2 : 1);
+            EXPECT_EQ(exec.pool().threads(), std::this_thread::get_id() == caller ? 2 : 1);
             order.push_back(i);
             return static_cast<std::uint64_t>(100 + i);
         };
@@ -57,7 +57,7 @@ TEST_F(SideStreams, RunsJobsInOrderAndRecordsThemOnWait) {
 TEST_F(SideStreams, OnlyWaitingIsOnTheCriticalLane) {
     SideStream lane(*exec_, Phase::gather);
     std::atomic<bool> begun{false}, go{false};
-    const auto ticket = lane.start(context_, 1, [&](kernels::Exec&) {
+    const auto ticket = lane.start(context_, 1, [&](kernels::Backend&) {
         begun = true;
         while (!go) std::this_thread::yield();
         return std::uint64_t{0};
@@ -79,7 +79,7 @@ TEST_F(SideStreams, OnlyWaitingIsOnTheCriticalLane) {
     }
     // Finished work causes no wait.
     std::atomic<bool> done{false};
-    const auto quick = lane.start(context_, 1, [&](kernels::Exec&) {
+    const auto quick = lane.start(context_, 1, [&](kernels::Backend&) {
         done = true;
         return std::uint64_t{0};
     });
@@ -95,7 +95,7 @@ TEST_F(SideStreams, FinishesJobsBeforeDestruction) {
     {
         SideStream lane(*exec_, Phase::gather);
         for (int i = 0; i < 20; ++i)
-            lane.start(context_, 1, [&](kernels::Exec&) {
+            lane.start(context_, 1, [&](kernels::Backend&) {
                 ++done;
                 return std::uint64_t{0};
             });

@@ -1,6 +1,6 @@
 #include <numeric>
 
-#include "kernels/matmul.h"
+#include "kernels/host_rows.h"
 #include "tests/support/lm_head_fixture.h"
 
 namespace draftscope::testing {
@@ -19,8 +19,8 @@ class SlimSpec : public LmHeadFixture {
         const kernels::Matrix a = pack(down, rank, hidden, hidden), b = pack(up, up_rows, rank, up_columns);
         std::vector<float> narrow(static_cast<std::size_t>(rows * rank)),
             wide(static_cast<std::size_t>(rows * up_rows));
-        kernels::matmul(*exec_, a, input(), Rows<float>(narrow.data(), rows, rank));
-        kernels::matmul(*exec_, b, Rows<const float>(narrow.data(), rows, rank),
+        kernels::matmul(exec_->pool(), a, input(), Rows<float>(narrow.data(), rows, rank));
+        kernels::matmul(exec_->pool(), b, Rows<const float>(narrow.data(), rows, rank),
                         Rows<float>(wide.data(), rows, up_rows));
         std::vector<std::vector<float>> found;
         for (int r = 0; r < rows; ++r)

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <set>
 
-#include "kernels/matmul.h"
+#include "kernels/host_rows.h"
 #include "tests/support/lm_head_fixture.h"
 
 namespace draftscope::testing {
@@ -30,9 +30,10 @@ class SpecVocab : public LmHeadFixture {
             });
         };
         std::vector<float> narrow(rows * rank), wide(static_cast<std::size_t>(rows * vocab));
-        kernels::matmul(*exec_, pack(down_, rank, hidden), input(), Rows<float>(narrow.data(), rows, rank));
-        kernels::matmul(*exec_, pack(table_, vocab, rank), Rows<const float>(narrow.data(), rows, rank),
-                        Rows<float>(wide.data(), rows, vocab));
+        kernels::matmul(exec_->pool(), pack(down_, rank, hidden), input(),
+                        Rows<float>(narrow.data(), rows, rank));
+        kernels::matmul(exec_->pool(), pack(table_, vocab, rank),
+                        Rows<const float>(narrow.data(), rows, rank), Rows<float>(wide.data(), rows, vocab));
         std::vector<std::vector<TokenId>> lists;
         for (int r = 0; r < rows; ++r) {
             const float* row = wide.data() + r * vocab;
@@ -122,7 +123,7 @@ TEST_F(SpecVocab, StateReportsShortlistsOfItsRows) {
 TEST_F(SpecVocab, TrimmedDrafterHeadNeedsMatchingArtefact) {
     std::vector<TokenId> held;
     for (int i = 0; i < vocab; i += 2) held.push_back(i);
-    const kernels::Matrix own = matrix_.gather_rows(*exec_, held);
+    const kernels::Matrix own = matrix_.gather_rows(exec_->pool(), held);
     const auto logits = dense();
     weights_.lm_head = &own;
     weights_.row_ids = held;

@@ -1,4 +1,4 @@
-#include "kernels/matmul.h"
+#include "kernels/host_rows.h"
 #include "tests/support/lm_head_fixture.h"
 
 namespace draftscope::testing {
@@ -29,7 +29,7 @@ class TrainedVocab : public LmHeadFixture {
             *exec_, matrix_.precision(), size(), hidden,
             [&](int row, float* out) { std::copy_n(values.begin() + row * hidden, hidden, out); });
         std::vector<float> found(static_cast<std::size_t>(rows * size()));
-        kernels::matmul(*exec_, matrix, input(), Rows<float>(found.data(), rows, size()));
+        kernels::matmul(exec_->pool(), matrix, input(), Rows<float>(found.data(), rows, size()));
         std::vector<std::vector<float>> logits(rows, std::vector<float>(vocab, 0.0f));
         for (int r = 0; r < rows; ++r)
             for (int i = 0; i < size(); ++i)

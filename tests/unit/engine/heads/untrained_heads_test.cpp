@@ -221,7 +221,7 @@ TEST_F(UntrainedHeads, BclSizeMatchesBruteForce) {
 TEST_F(UntrainedHeads, BclCountsTokensOfTrimmedDrafterHead) {
     std::vector<TokenId> held(100);
     std::iota(held.begin(), held.end(), 150);
-    const kernels::Matrix own = matrix_.gather_rows(*exec_, held);
+    const kernels::Matrix own = matrix_.gather_rows(exec_->pool(), held);
     use_ranking(descending_ids(), descending_counts());
     weights_.lm_head = &own;
     weights_.row_ids = held;

@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "engine/formats/dequant.h"
 #include "engine/recording/recording_writer.h"
+#include "kernels/ops/float16.h"
 #include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
@@ -54,13 +55,14 @@ RecordedRows random_rows(Rng& rng, const RecordingInfo& info, int n) {
         to.resize(numel(n, columns));
         for (auto& cell : to) cell = value();
     };
-    const auto feature = [&] { return f32_to_bf16(static_cast<float>(rng.normal())); };
+    const auto feature = [&] { return kernels::to_bf16(static_cast<float>(rng.normal())); };
     const auto id = [&] { return static_cast<TokenId>(rng.below(50)); };
     fill(rows.tokens, 1, id);
     fill(rows.hidden, info.target.hidden, feature);
     fill(rows.aux, info.aux_width(), feature);
     fill(rows.topk_ids, recording_topk, id);
-    fill(rows.topk_logprobs, recording_topk, [&] { return f32_to_f16(static_cast<float>(-rng.uniform())); });
+    fill(rows.topk_logprobs, recording_topk,
+         [&] { return kernels::float_to_f16(static_cast<float>(-rng.uniform())); });
     return rows;
 }
 
@@ -69,7 +71,7 @@ void expect_rows(const DecodeRecording& recording, const RecordedPrompt& prompt,
     EXPECT_EQ(recording.tokens(prompt), rows.tokens);
     std::vector<float> values(numel(n, std::max(d, w)));
     const auto expect_features = [&](const std::vector<std::uint16_t>& stored) {
-        for (std::size_t i = 0; i < stored.size(); ++i) EXPECT_EQ(values[i], bf16_to_f32(stored[i]));
+        for (std::size_t i = 0; i < stored.size(); ++i) EXPECT_EQ(values[i], kernels::from_bf16(stored[i]));
     };
     ASSERT_TRUE(recording.hidden(prompt.first_row, Rows<float>(values.data(), n, d)).ok());
     expect_features(rows.hidden);
@@ -82,7 +84,7 @@ void expect_rows(const DecodeRecording& recording, const RecordedPrompt& prompt,
         EXPECT_EQ(recording.best(prompt.first_row + r, 3), std::vector<TokenId>(first, first + 3));
         const auto logprobs = recording.best_logprobs(prompt.first_row + r, recording_topk);
         for (std::size_t i = 0; i < logprobs.size(); ++i)
-            EXPECT_EQ(f32_to_f16(logprobs[i]), rows.topk_logprobs[numel(r, recording_topk) + i]);
+            EXPECT_EQ(kernels::float_to_f16(logprobs[i]), rows.topk_logprobs[numel(r, recording_topk) + i]);
     }
 }
 
@@ -263,31 +265,6 @@ TEST(DecodeRecording, DamagedTensorsAreNamed) {
     expect_error("trace.safetensors");
     std::filesystem::remove(folder + "/trace.json");
     expect_error("trace.json: is missing");
-}
-
-TEST(DecodeRecording, SixteenBitFloatsRoundToNearestEven) {
-    for (std::uint32_t bits = 0; bits < 0x10000u; ++bits) {
-        const auto half = static_cast<std::uint16_t>(bits);
-        const float value = f16_to_f32(half);
-        if (std::isnan(value)) {
-            EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(value))));
-            continue;
-        }
-        EXPECT_EQ(f32_to_f16(value), half);
-        if ((bits & 0x7fffu) >= 0x7bffu) continue;
-        // The midpoint of two neighbours is rounded to the even one; values next to it are not.
-        const float next = f16_to_f32(static_cast<std::uint16_t>(bits + 1)), middle = 0.5f * (value + next);
-        const auto even = static_cast<std::uint16_t>(bits + (bits & 1u));
-        ASSERT_EQ(f32_to_f16(middle), even) << bits;
-        ASSERT_EQ(f32_to_f16(std::nextafter(middle, value)), half) << bits;
-        ASSERT_EQ(f32_to_f16(std::nextafter(middle, next)), bits + 1) << bits;
-    }
-    EXPECT_EQ(f32_to_f16(-std::numeric_limits<float>::infinity()), 0xfc00u);
-    EXPECT_EQ(f32_to_f16(70000.0f), 0x7c00u);
-    EXPECT_EQ(f32_to_bf16(1.0f), 0x3f80u);
-    EXPECT_EQ(f32_to_bf16(1.00390625f), 0x3f80u);  // halfway, to even
-    EXPECT_EQ(f32_to_bf16(1.01171875f), 0x3f82u);  // halfway, to even
-    EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(std::nanf("")))));
 }
 
 }  // namespace

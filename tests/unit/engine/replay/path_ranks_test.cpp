@@ -51,8 +51,9 @@ TEST_F(PathRanksOfTrees, EqualTheRoundsOfSeparateReplays) {
                     ReplayOptions options;
                     options.covered_prob = false;
                     options.tree = {3, topk, 2};
-                    if (drafter.max_levels() > 0)
-                        options.tree.depth = std::min(options.tree.depth, drafter.max_levels() - 1);
+                    if (drafter.properties().max_levels > 0)
+                        options.tree.depth =
+                            std::min(options.tree.depth, drafter.properties().max_levels - 1);
                     const auto ranks = require(path_ranks(*recording, fixture_.target(), drafter, replayed,
                                                           fixture_.exec(1), options));
                     for (const TreeSpec& tree : {TreeSpec{0, topk, 3}, TreeSpec{1, topk, 6},
@@ -71,8 +72,8 @@ TEST_F(PathRanksOfTrees, EqualTheRoundsOfSeparateReplays) {
                         }
                         ++trees;
                         options.tree.depth = 3;
-                        if (drafter.max_levels() > 0)
-                            options.tree.depth = std::min(3, drafter.max_levels() - 1);
+                        if (drafter.properties().max_levels > 0)
+                            options.tree.depth = std::min(3, drafter.properties().max_levels - 1);
                     }
                 }
             }

@@ -125,8 +125,8 @@ TEST(SentencePieces, WithoutASpaceInFront) {
 TEST(SentencePieces, ChatsRenderAsJinjaRendersThem) {
     ASSERT_EQ(golden()["chats"].size(), 2u);
     for (const auto& [name, chat] : golden()["chats"].items()) {
-        const auto made = require(
-            ChatTemplate::from_source(chat["template"].get<std::string>(), "m.gguf", {"<s>", "</s>"}));
+        const auto made =
+            ChatTemplate::from_source(chat["template"].get<std::string>(), "m.gguf", {"<s>", "</s>"});
         EXPECT_GE(chat["rendered"].size(), 4u);
         for (const Json& row : chat["rendered"]) {
             std::vector<ChatMessage> turns;

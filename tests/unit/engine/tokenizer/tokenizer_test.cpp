@@ -9,7 +9,7 @@
 
 #include "engine/formats/model_file.h"
 #include "engine/tokenizer/bpe_merges.h"
-#include "engine/tokenizer/byte_to_unicode.h"
+#include "engine/tokenizer/pretokenizer.h"
 #include "tests/support/demo_model.h"
 #include "tests/support/results.h"
 

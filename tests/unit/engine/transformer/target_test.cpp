@@ -6,9 +6,11 @@
 #include <numeric>
 #include <random>
 
-#include "kernels/topk.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/host_rows.h"
 #include "tests/support/commit_path.h"
 #include "tests/support/count_allocations.h"
+#include "tests/support/target_step.h"
 #include "tests/support/tiny_model.h"
 
 namespace draftscope {
@@ -20,7 +22,8 @@ using testing::TinyModelOptions;
 
 constexpr int aux_layers[] = {0, 1, 1};
 
-std::unique_ptr<Target> make_target(kernels::Exec& exec, Precision precision, TinyModelOptions options = {}) {
+std::unique_ptr<Target> make_target(kernels::Backend& exec, Precision precision,
+                                    TinyModelOptions options = {}) {
     auto target = Target::build(make_tiny_model(11, options), exec, precision);
     EXPECT_TRUE(target.ok()) << (target.ok() ? "" : target.error().message);
     return std::move(target).value();
@@ -73,30 +76,30 @@ RowOutputs select_rows(const Target& target, const ForwardOutput& out, const std
     return outputs;
 }
 
-ForwardOutput forward(Target& target, kernels::Exec& exec, const std::vector<SequenceTokens>& sequences) {
+ForwardOutput forward(Target& target, const std::vector<SequenceTokens>& sequences) {
     ForwardOutput out;
     ForwardRequest request;
     request.sequences = sequences;
     request.aux_layers = aux_layers;
     request.all_logits = true;
-    const Status status = target.forward(exec, request, out);
+    const Status status = target.forward(request, out);
     EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
     return out;
 }
 
-KvCache prefilled(Target& target, kernels::Exec& exec, const std::vector<TokenId>& prompt, int slots = 256) {
+KvCache prefilled(Target& target, const std::vector<TokenId>& prompt, int slots = 256) {
     KvCache cache = target.make_cache(slots);
     ForwardOutput out;
-    EXPECT_TRUE(target.prefill(exec, cache, prompt, aux_layers, out).ok());
+    EXPECT_TRUE(target.prefill(cache, prompt, aux_layers, out).ok());
     return cache;
 }
 
-RowOutputs decode_one_by_one(Target& target, kernels::Exec& exec, const std::vector<TokenId>& prompt,
+RowOutputs decode_one_by_one(Target& target, const std::vector<TokenId>& prompt,
                              const std::vector<TokenId>& tokens) {
-    KvCache cache = prefilled(target, exec, prompt);
+    KvCache cache = prefilled(target, prompt);
     RowOutputs outputs;
     for (const TokenId token : tokens) {
-        const ForwardOutput out = forward(target, exec, {{&cache, {&token, 1}, {}, nullptr}});
+        const ForwardOutput out = forward(target, {{&cache, {&token, 1}, {}, nullptr}});
         outputs.append(select_rows(target, out, {0}));
         cache.commit(1);
     }
@@ -119,10 +122,10 @@ TEST_P(Exactness, TreePathEqualsChainEqualsSingleSteps) {
     const std::vector<int> depths = compute_depths(parents);
     const AncestorMask mask = AncestorMask::from_parents(parents);
     for (const int threads : {1, 2, 3}) {
-        const auto exec = kernels::make_cpu_exec(threads, GetParam().isa);
+        const auto exec = kernels::make_cpu_backend(threads, GetParam().isa);
         const auto target = make_target(*exec, GetParam().precision);
-        KvCache cache = prefilled(*target, *exec, prompt);
-        const ForwardOutput tree = forward(*target, *exec, {{&cache, tokens, depths, &mask}});
+        KvCache cache = prefilled(*target, prompt);
+        const ForwardOutput tree = forward(*target, {{&cache, tokens, depths, &mask}});
         for (const int leaf : {69, 40, 11}) {
             std::vector<int> path;
             mask.path(leaf, path);
@@ -130,12 +133,12 @@ TEST_P(Exactness, TreePathEqualsChainEqualsSingleSteps) {
             for (const int node : path) path_tokens.push_back(tokens[node]);
             const RowOutputs from_tree = select_rows(*target, tree, path);
 
-            KvCache chain_cache = prefilled(*target, *exec, prompt);
-            const ForwardOutput chain = forward(*target, *exec, {{&chain_cache, path_tokens, {}, nullptr}});
+            KvCache chain_cache = prefilled(*target, prompt);
+            const ForwardOutput chain = forward(*target, {{&chain_cache, path_tokens, {}, nullptr}});
             std::vector<int> all(path.size());
             std::iota(all.begin(), all.end(), 0);
             EXPECT_EQ(from_tree, select_rows(*target, chain, all)) << threads << " threads, leaf " << leaf;
-            EXPECT_EQ(from_tree, decode_one_by_one(*target, *exec, prompt, path_tokens));
+            EXPECT_EQ(from_tree, decode_one_by_one(*target, prompt, path_tokens));
             if (leaf == 69) of_threads.push_back(from_tree);
         }
     }
@@ -145,31 +148,31 @@ TEST_P(Exactness, TreePathEqualsChainEqualsSingleSteps) {
 
 TEST_P(Exactness, SequencesInABatchAreIndependent) {
     std::mt19937 rng(6);
-    const auto exec = kernels::make_cpu_exec(2, GetParam().isa);
+    const auto exec = kernels::make_cpu_backend(2, GetParam().isa);
     const auto target = make_target(*exec, GetParam().precision);
     const std::vector<int> parents = random_parents(rng, 9);
     const std::vector<int> depths = compute_depths(parents);
     const AncestorMask mask = AncestorMask::from_parents(parents);
     const std::vector<TokenId> tree_tokens = random_tokens(rng, 9, 97);
     const std::vector<TokenId> chain_tokens = random_tokens(rng, 4, 97);
-    KvCache a = prefilled(*target, *exec, random_tokens(rng, 20, 97));
-    KvCache b = prefilled(*target, *exec, random_tokens(rng, 3, 97));
+    KvCache a = prefilled(*target, random_tokens(rng, 20, 97));
+    KvCache b = prefilled(*target, random_tokens(rng, 3, 97));
     const SequenceTokens tree{&a, tree_tokens, depths, &mask};
     const SequenceTokens chain{&b, chain_tokens, {}, nullptr};
 
-    const RowOutputs together = select_rows(*target, forward(*target, *exec, {tree, chain}),
-                                            {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
-    RowOutputs apart = select_rows(*target, forward(*target, *exec, {tree}), {0, 1, 2, 3, 4, 5, 6, 7, 8});
-    apart.append(select_rows(*target, forward(*target, *exec, {chain}), {0, 1, 2, 3}));
+    const RowOutputs together =
+        select_rows(*target, forward(*target, {tree, chain}), {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+    RowOutputs apart = select_rows(*target, forward(*target, {tree}), {0, 1, 2, 3, 4, 5, 6, 7, 8});
+    apart.append(select_rows(*target, forward(*target, {chain}), {0, 1, 2, 3}));
     EXPECT_EQ(together, apart);
 }
 
 TEST_P(Exactness, CommittedPathContinuesLikePlainDecoding) {
     std::mt19937 rng(8);
-    const auto exec = kernels::make_cpu_exec(2, GetParam().isa);
+    const auto exec = kernels::make_cpu_backend(2, GetParam().isa);
     const auto target = make_target(*exec, GetParam().precision);
     const std::vector<TokenId> prompt = random_tokens(rng, 15, 97);
-    KvCache cache = prefilled(*target, *exec, prompt);
+    KvCache cache = prefilled(*target, prompt);
     std::vector<TokenId> text;
     RowOutputs from_trees;
     for (int round = 0; round < 4; ++round) {
@@ -177,28 +180,28 @@ TEST_P(Exactness, CommittedPathContinuesLikePlainDecoding) {
         const std::vector<int> depths = compute_depths(parents);
         const AncestorMask mask = AncestorMask::from_parents(parents);
         const std::vector<TokenId> tokens = random_tokens(rng, 12, 97);
-        const ForwardOutput out = forward(*target, *exec, {{&cache, tokens, depths, &mask}});
+        const ForwardOutput out = forward(*target, {{&cache, tokens, depths, &mask}});
         std::vector<int> path;
         mask.path(7 + round, path);
         from_trees.append(select_rows(*target, out, path));
         for (const int node : path) text.push_back(tokens[node]);
-        testing::commit_path(cache, exec->backend(), path);
+        testing::commit_path(cache, (*exec), path);
     }
     EXPECT_EQ(cache.length(), static_cast<int>(prompt.size() + text.size()));
-    EXPECT_EQ(from_trees, decode_one_by_one(*target, *exec, prompt, text));
+    EXPECT_EQ(from_trees, decode_one_by_one(*target, prompt, text));
 }
 
 TEST_P(Exactness, PrefillInChunksEqualsOneCall) {
     std::mt19937 rng(9);
-    const auto exec = kernels::make_cpu_exec(2, GetParam().isa);
+    const auto exec = kernels::make_cpu_backend(2, GetParam().isa);
     TinyModelOptions options;
     options.context = 400;
     const auto target = make_target(*exec, GetParam().precision, options);
     const std::vector<TokenId> prompt = random_tokens(rng, 300, 97);
     KvCache chunked = target->make_cache(400), whole = target->make_cache(400);
     ForwardOutput out;
-    ASSERT_TRUE(target->prefill(*exec, chunked, prompt, aux_layers, out).ok());
-    const ForwardOutput once = forward(*target, *exec, {{&whole, prompt, {}, nullptr}});
+    ASSERT_TRUE(target->prefill(chunked, prompt, aux_layers, out).ok());
+    const ForwardOutput once = forward(*target, {{&whole, prompt, {}, nullptr}});
     EXPECT_EQ(chunked.length(), 300);
     EXPECT_EQ(out.rows, 300);
     EXPECT_EQ(out.hidden, once.hidden);
@@ -209,7 +212,7 @@ TEST_P(Exactness, PrefillInChunksEqualsOneCall) {
 // The rotation table has its first 4096 rows until a pass needs more.
 TEST(Target, RotatesBeyondTheFirstRowsOfTheTable) {
     std::mt19937 rng(9);
-    const auto exec = kernels::make_cpu_exec(2);
+    const auto exec = kernels::make_cpu_backend(2);
     TinyModelOptions options{.hidden = 32, .layers = 2, .heads = 2, .kv_heads = 1, .ffn = 32};
     options.context = 4200;
     const auto target = make_target(*exec, Precision::f32, options);
@@ -217,9 +220,9 @@ TEST(Target, RotatesBeyondTheFirstRowsOfTheTable) {
     KvCache chunked = target->make_cache(4200), whole = target->make_cache(4200);
     EXPECT_EQ(target->rope().rows(), 4096);
     ForwardOutput out;
-    ASSERT_TRUE(target->prefill(*exec, chunked, prompt, {}, out).ok());
+    ASSERT_TRUE(target->prefill(chunked, prompt, {}, out).ok());
     EXPECT_EQ(target->rope().rows(), 4200);
-    const ForwardOutput once = forward(*target, *exec, {{&whole, prompt, {}, nullptr}});
+    const ForwardOutput once = forward(*target, {{&whole, prompt, {}, nullptr}});
     EXPECT_EQ(out.logits, std::vector<float>(once.logits.end() - 97, once.logits.end()));
 }
 
@@ -235,20 +238,20 @@ INSTANTIATE_TEST_SUITE_P(Precisions, Exactness,
 
 TEST(Target, ReturnsLogitsForTheRequestedRows) {
     std::mt19937 rng(2);
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     const auto target = make_target(*exec, Precision::f32);
     KvCache cache = target->make_cache(32);
     const std::vector<TokenId> tokens = random_tokens(rng, 6, 97);
-    const ForwardOutput all = forward(*target, *exec, {{&cache, tokens, {}, nullptr}});
+    const ForwardOutput all = forward(*target, {{&cache, tokens, {}, nullptr}});
     const SequenceTokens rows{&cache, tokens, {}, nullptr};
     const int wanted[] = {4, 1};
     ForwardOutput some;
-    ASSERT_TRUE(target->forward(*exec, {{&rows, 1}, {}, wanted, false}, some).ok());
+    ASSERT_TRUE(target->forward({{&rows, 1}, {}, wanted, false}, some).ok());
     EXPECT_EQ(some.logits, select_rows(*target, all, {4, 1}).logits);
     EXPECT_TRUE(some.aux.empty());
     EXPECT_GE(all.bytes, target->weight_bytes());
     ForwardOutput none;
-    ASSERT_TRUE(target->forward(*exec, {{&rows, 1}, {}, {}, false}, none).ok());
+    ASSERT_TRUE(target->forward({{&rows, 1}, {}, {}, false}, none).ok());
     EXPECT_TRUE(none.logits.empty());
     EXPECT_EQ(some.bytes - none.bytes, target->lm_head().bytes());
     EXPECT_EQ(cache.length(), 0);
@@ -256,9 +259,9 @@ TEST(Target, ReturnsLogitsForTheRequestedRows) {
 
 TEST(Target, SteadyStateAllocatesNothing) {
     std::mt19937 rng(3);
-    const auto exec = kernels::make_cpu_exec(2);
+    const auto exec = kernels::make_cpu_backend(2);
     const auto target = make_target(*exec, Precision::int8);
-    KvCache cache = prefilled(*target, *exec, random_tokens(rng, 20, 97));
+    KvCache cache = prefilled(*target, random_tokens(rng, 20, 97));
     const std::vector<int> parents = random_parents(rng, 12);
     const std::vector<int> depths = compute_depths(parents);
     const AncestorMask mask = AncestorMask::from_parents(parents);
@@ -266,18 +269,18 @@ TEST(Target, SteadyStateAllocatesNothing) {
     const SequenceTokens rows{&cache, tokens, depths, &mask};
     const ForwardRequest request{{&rows, 1}, aux_layers, {}, true};
     ForwardOutput out;
-    ASSERT_TRUE(target->forward(*exec, request, out).ok());
+    ASSERT_TRUE(target->forward(request, out).ok());
     const std::int64_t before = testing::total_allocations();
-    const bool ok = target->forward(*exec, request, out).ok();
+    const bool ok = target->forward(request, out).ok();
     const std::int64_t after = testing::total_allocations();
     EXPECT_TRUE(ok);
     EXPECT_EQ(after - before, 0);
 }
 
 /// Counts the fork-joins of the thread pool.
-class CountingExec final : public kernels::Exec {
+class CountingPool final : public kernels::ThreadPool {
   public:
-    explicit CountingExec(int threads) : pool_(kernels::make_cpu_exec(threads)) {}
+    explicit CountingPool(int threads) : pool_(kernels::make_thread_pool(threads)) {}
     int threads() const override { return pool_->threads(); }
     kernels::Isa isa() const override { return pool_->isa(); }
     void parallel(int parts, FunctionRef<void(int part)> work) override {
@@ -291,24 +294,26 @@ class CountingExec final : public kernels::Exec {
     int meetings = 0;
 
   private:
-    std::unique_ptr<kernels::Exec> pool_;
+    std::unique_ptr<kernels::ThreadPool> pool_;
 };
 
 /// Norms, gates and sums are fused into the four products of a layer, whatever their size. Attention over
 /// such a short context runs on the calling thread.
 TEST(Target, SynchronizesThreadsOncePerProduct) {
     std::mt19937 rng(5);
-    CountingExec exec(2);
+    auto counting = std::make_unique<CountingPool>(2);
+    CountingPool& pool = *counting;
+    const auto exec = kernels::make_cpu_backend(std::move(counting));
     TinyModelOptions options{.hidden = 256, .ffn = 4096};
     for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8, Precision::int4}) {
-        const auto target = make_target(exec, precision, options);
-        KvCache cache = prefilled(*target, exec, random_tokens(rng, 12, 97));
+        const auto target = make_target(*exec, precision, options);
+        KvCache cache = prefilled(*target, random_tokens(rng, 12, 97));
         const std::vector<TokenId> tokens = random_tokens(rng, 8, 97);
         const SequenceTokens chain{&cache, tokens, {}, nullptr};
         ForwardOutput out;
-        exec.meetings = 0;
-        ASSERT_TRUE(target->forward(exec, {{&chain, 1}, {}, {}, true}, out).ok());
-        EXPECT_EQ(exec.meetings, 4 * target->config().layers + 1) << kernels::to_text(precision);
+        pool.meetings = 0;
+        ASSERT_TRUE(target->forward({{&chain, 1}, {}, {}, true}, out).ok());
+        EXPECT_EQ(pool.meetings, 4 * target->config().layers + 1) << kernels::to_text(precision);
     }
 }
 
@@ -320,77 +325,64 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
     options.vocab = 4099;
     constexpr int vocab = 4000, best = 3, rows = 5;
     for (const int threads : {1, 2}) {
-        const auto exec = kernels::make_cpu_exec(threads);
+        const auto exec = kernels::make_cpu_backend(threads);
         const auto target = make_target(*exec, Precision::int8, options);
-        KvCache cache = prefilled(*target, *exec, random_tokens(rng, 12, vocab));
+        KvCache cache = prefilled(*target, random_tokens(rng, 12, vocab));
         const std::vector<TokenId> tokens = random_tokens(rng, rows, vocab);
         DraftTree tree = DraftTree::with_root(tokens[0]);
         for (int i = 1; i < rows; ++i) tree.add(tokens[i], i - 1, -0.5f);
         ASSERT_TRUE(tree.finish().ok());
         const SequenceTokens chain{&cache, tokens, tree.depths, &tree.mask};
         LogitsQuery query{.vocab = vocab, .best = best};
-        ForwardOutput whole, queried;
-        ASSERT_TRUE(target->forward(*exec, {{&chain, 1}, {}, {}, true}, whole).ok());
-        KvCache* const caches[] = {&cache};
-        TreesRequest request{caches, {}, query};
-        const TreePlan plan{rows, rows - 1};
-        TreeStep step;
-        const auto run = [&] {
-            kernels::Backend& backend = exec->backend();
-            const Status done = backend.submit([&]() -> Status {
-                if (!step.place(backend, {&plan, 1})) return failed("no memory");
-                step.upload_tree(0, tree, cache.length());
-                DS_ASSIGN([[maybe_unused]] const auto bytes, target->enqueue_trees(*exec, request, step));
-                DS_TRY(target->enqueue_answers(*exec, request, step));
-                step.enqueue_download();
-                return {};
-            });
-            target->collect_trees(step, queried);
-            return done.ok();
-        };
+        ForwardOutput whole;
+        ASSERT_TRUE(target->forward({{&chain, 1}, {}, {}, true}, whole).ok());
+        testing::TargetStep step;
+        step.round.plan.add({rows, rows - 1, rows});
+        std::vector<float> hidden(whole.hidden.size());
+        const auto run = [&] { return step.run(*target, cache, tree, query, hidden).ok(); };
         ASSERT_TRUE(run());
-        EXPECT_EQ(queried.device_logits->stored(), !exec->backend().prefers_matmul_topk(vocab, best));
-        const float* hidden = target->device_features(true);
-        EXPECT_TRUE(std::equal(whole.hidden.begin(), whole.hidden.end(), hidden));
-        EXPECT_EQ(queried.bytes, whole.bytes);
+        EXPECT_EQ(step.logits.data() != nullptr, !(*exec).prefers_matmul_topk(vocab, best));
+        EXPECT_EQ(hidden, whole.hidden);
+        EXPECT_EQ(step.bytes, whole.bytes);
         const Rows<const float> logits(whole.logits.data(), rows, vocab, options.vocab);
         std::vector<std::int32_t> ids(rows * best), choices(rows);
         std::vector<float> values(rows * best), sums(rows);
-        kernels::topk(*exec, logits, best, Rows<std::int32_t>(ids.data(), rows, best),
+        kernels::topk(exec->pool(), logits, best, Rows<std::int32_t>(ids.data(), rows, best),
                       Rows<float>(values.data(), rows, best));
-        kernels::argmax(*exec, logits, choices);
-        kernels::logsumexp(*exec, logits, sums);
-        EXPECT_EQ(queried.answers.best_ids, ids);
-        EXPECT_EQ(queried.answers.best_logits, values);
-        EXPECT_EQ(queried.answers.choices, choices);
-        EXPECT_EQ(queried.answers.log_norm, sums);
+        kernels::argmax(exec->pool(), logits, choices);
+        kernels::logsumexp(exec->pool(), logits, sums);
+        EXPECT_EQ(step.answers.best_ids, ids);
+        EXPECT_EQ(step.answers.best_logits, values);
+        EXPECT_EQ(step.answers.choices, choices);
+        EXPECT_EQ(step.answers.log_norm, sums);
+        ASSERT_TRUE(run());  // the step's memory becomes one block
         const std::int64_t before = testing::total_allocations();
         const bool again = run();
         EXPECT_EQ(testing::total_allocations() - before, 0);
         EXPECT_TRUE(again);
-        request.query.complete = true;
+        query.complete = true;
         ASSERT_TRUE(run());
-        ASSERT_TRUE(queried.device_logits->stored());
-        EXPECT_EQ(queried.answers.best_ids, ids);
-        EXPECT_EQ(queried.answers.log_norm, sums);
-        const Rows<const float> stored = queried.device_logits->rows(0, rows);
+        ASSERT_TRUE(step.logits.data() != nullptr);
+        EXPECT_EQ(step.answers.best_ids, ids);
+        EXPECT_EQ(step.answers.log_norm, sums);
+        const Rows<const float> stored = step.logits.download(0, rows);
         EXPECT_TRUE(std::equal(whole.logits.begin(), whole.logits.end(), stored.data));
     }
 }
 
 TEST(Target, DecodedTokensAllocateNothing) {
     std::mt19937 rng(4);
-    const auto exec = kernels::make_cpu_exec(2);
+    const auto exec = kernels::make_cpu_backend(2);
     for (const Precision precision : {Precision::bf16, Precision::int8, Precision::int4}) {
         const auto target = make_target(*exec, precision);
-        KvCache cache = prefilled(*target, *exec, random_tokens(rng, 12, 97));
+        KvCache cache = prefilled(*target, random_tokens(rng, 12, 97));
         ForwardOutput out;
         std::int64_t allocated = 0;
         int decoded = 0;
         for (TokenId token = 5; cache.free_slots() > 0 && decoded < 16; ++decoded) {
             const SequenceTokens row{&cache, {&token, 1}, {}, nullptr};
             const std::int64_t before = testing::total_allocations();
-            ASSERT_TRUE(target->forward(*exec, {{&row, 1}, {}, {}, true}, out).ok());
+            ASSERT_TRUE(target->forward({{&row, 1}, {}, {}, true}, out).ok());
             cache.commit(1);
             // The first token allocates the buffers that later tokens reuse.
             if (decoded > 0) allocated += testing::total_allocations() - before;
@@ -403,7 +395,7 @@ TEST(Target, DecodedTokensAllocateNothing) {
 }
 
 TEST(Target, EmbedsFileValuesWithATiedHead) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     TinyModelOptions options;
     options.tied_head = true;
     const ModelFile file = make_tiny_model(11, options);
@@ -418,13 +410,13 @@ TEST(Target, EmbedsFileValuesWithATiedHead) {
 
 TEST(Target, RejectsRequestsThatDoNotFit) {
     std::mt19937 rng(4);
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     const auto target = make_target(*exec, Precision::f32);
     const auto message = [&](KvCache& cache, const std::vector<TokenId>& tokens, std::vector<int> aux,
                              std::vector<int> wanted) {
         const SequenceTokens rows{&cache, tokens, {}, nullptr};
         ForwardOutput out;
-        const Status status = target->forward(*exec, {{&rows, 1}, aux, wanted, false}, out);
+        const Status status = target->forward({{&rows, 1}, aux, wanted, false}, out);
         return status.ok() ? std::string() : status.error().message;
     };
     KvCache small = target->make_cache(4), large = target->make_cache(400);
@@ -437,15 +429,15 @@ TEST(Target, RejectsRequestsThatDoNotFit) {
     EXPECT_EQ(message(large, {1}, {2}, {}), "") << "the stream after the last layer";
     EXPECT_NE(message(large, {1}, {3}, {}).find("aux layer 3"), std::string::npos);
     EXPECT_NE(message(large, {1}, {}, {1}).find("row 1 of 1"), std::string::npos);
-    KvCache foreign(1, 8, 32, kernels::KvType::f32);
+    KvCache foreign(1, 8, 32, kernels::KvType::f32, *exec);
     EXPECT_NE(message(foreign, {1}, {}, {}).find("not made by this target"), std::string::npos);
 }
 
 TEST(Target, DepthsDetermineThePositions) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     const auto target = make_target(*exec, Precision::f32);
     std::mt19937 rng(12);
-    KvCache cache = prefilled(*target, *exec, random_tokens(rng, 254, 97), 300);
+    KvCache cache = prefilled(*target, random_tokens(rng, 254, 97), 300);
     const std::vector<int> star{-1, 0, 0, 0, 0}, line{-1, 0, 1};
     const std::vector<int> star_depths{0, 1, 1, 1, 1}, line_depths{0, 1, 2};
     const AncestorMask star_mask = AncestorMask::from_parents(star);
@@ -453,13 +445,13 @@ TEST(Target, DepthsDetermineThePositions) {
     const std::vector<TokenId> tokens{1, 2, 3, 4, 5};
     ForwardOutput out;
     const SequenceTokens fits{&cache, tokens, star_depths, &star_mask};
-    EXPECT_TRUE(target->forward(*exec, {{&fits, 1}, {}, {}, false}, out).ok());
+    EXPECT_TRUE(target->forward({{&fits, 1}, {}, {}, false}, out).ok());
     const SequenceTokens passes{&cache, {tokens.data(), 3}, line_depths, &line_mask};
-    EXPECT_FALSE(target->forward(*exec, {{&passes, 1}, {}, {}, false}, out).ok());
+    EXPECT_FALSE(target->forward({{&passes, 1}, {}, {}, false}, out).ok());
 }
 
 TEST(Target, CancelledPrefillKeepsCompletedChunks) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     TinyModelOptions options;
     options.context = 512;
     const auto target = make_target(*exec, Precision::f32, options);
@@ -468,14 +460,14 @@ TEST(Target, CancelledPrefillKeepsCompletedChunks) {
     ForwardOutput out;
     int queried = 0;
     const Status status =
-        target->prefill(*exec, cache, random_tokens(rng, 300, 97), {}, out, [&] { return ++queried == 3; });
+        target->prefill(cache, random_tokens(rng, 300, 97), {}, out, [&] { return ++queried == 3; });
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().kind, ErrorKind::cancelled);
     EXPECT_EQ(cache.length(), 2 * Target::prefill_chunk);
 }
 
 TEST(Target, ReportsLoadingProgress) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     std::vector<double> fractions;
     const auto target =
         Target::build(make_tiny_model(1), *exec, Precision::bf16,
@@ -486,7 +478,7 @@ TEST(Target, ReportsLoadingProgress) {
 }
 
 TEST(Target, RejectsAConfigThatTheWeightsContradict) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     ModelFile file = make_tiny_model(1);
     file.config.ffn = 80;
     const auto target = Target::build(std::move(file), *exec, Precision::f32);
@@ -506,22 +498,23 @@ std::byte* values(KvCache& cache, int layer) {
 
 TEST(KvCache, CommitsAPathAndGrows) {
     constexpr int width = 3, slots = 24;
-    const auto exec = kernels::make_cpu_exec(1);
-    KvCache cache(2, slots, width, kernels::KvType::f32), expected(2, 40, width, kernels::KvType::f32);
+    const auto exec = kernels::make_cpu_backend(1);
+    KvCache cache(2, slots, width, kernels::KvType::f32, *exec),
+        expected(2, 40, width, kernels::KvType::f32, *exec);
     const auto put = [&](KvCache& to, int layer, int slot, int number) {
         std::vector<float> row(width), other(width);
         for (int d = 0; d < width; ++d) {
             row[d] = static_cast<float>(1000 * layer + 10 * number + d);
             other[d] = -row[d];
         }
-        kernels::store_key(*exec, to.type(), row.data(), width, slot, keys(to, layer));
-        kernels::store_value(*exec, to.type(), other.data(), width, slot, values(to, layer));
+        kernels::store_key(exec->pool(), to.type(), row.data(), width, slot, keys(to, layer));
+        kernels::store_value(exec->pool(), to.type(), other.data(), width, slot, values(to, layer));
     };
     for (int layer = 0; layer < 2; ++layer)
         for (int slot = 0; slot < slots; ++slot) put(cache, layer, slot, slot);
     cache.commit(14);
     const std::vector<int> path{0, 3, 5, 9};
-    testing::commit_path(cache, exec->backend(), path);
+    testing::commit_path(cache, (*exec), path);
     EXPECT_EQ(cache.length(), 18);
     EXPECT_EQ(cache.free_slots(), 6);
     cache.ensure_free(22);
@@ -544,7 +537,7 @@ TEST(KvCache, CommitsAPathAndGrows) {
 }
 
 TEST(KvCache, StoresF16UnlessWeightsAreF32) {
-    auto exec = kernels::make_cpu_exec(1);
+    auto exec = kernels::make_cpu_backend(1);
     const auto exact = make_target(*exec, Precision::f32), narrow = make_target(*exec, Precision::int8);
     KvCache floats = exact->make_cache(8), halves = narrow->make_cache(8);
     EXPECT_EQ(floats.type(), kernels::KvType::f32);
@@ -554,15 +547,15 @@ TEST(KvCache, StoresF16UnlessWeightsAreF32) {
 
     const std::vector<TokenId> tokens{1, 2, 3};
     ForwardOutput out;
-    const Status wrong = narrow->prefill(*exec, floats, tokens, {}, out);
+    const Status wrong = narrow->prefill(floats, tokens, {}, out);
     ASSERT_FALSE(wrong.ok());
     EXPECT_NE(wrong.error().message.find("not made by this target"), std::string::npos);
 
     // Compaction moves complete rows of either type.
-    ASSERT_TRUE(narrow->prefill(*exec, halves, tokens, {}, out).ok());
+    ASSERT_TRUE(narrow->prefill(halves, tokens, {}, out).ok());
     const std::vector<std::byte> before(values(halves, 0), values(halves, 0) + 3 * row_bytes);
     halves.truncate(1);
-    testing::commit_path(halves, exec->backend(), {1});
+    testing::commit_path(halves, (*exec), {1});
     halves.ensure_free(40);
     EXPECT_TRUE(std::equal(values(halves, 0), values(halves, 0) + row_bytes, before.begin()));
     EXPECT_TRUE(std::equal(values(halves, 0) + row_bytes, values(halves, 0) + 2 * row_bytes,

@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "engine/heads/artefact.h"
+#include "kernels/cpu/row_ops.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_decode.h"
 #include "tests/support/tree_verifier.h"
@@ -133,7 +134,7 @@ ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = f
     // Token 7 is outside the draft's support.
     const std::vector<float> draft = {0.1f, 1.8f, 0.0f, 1.0f, -3.0f, 2.0f, 0.5f};
     const DraftSampling drafts{sampling.temperature, sampling.seed, sampling.top_p, sampling.top_k};
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     const auto q = std::make_shared<DraftDistribution>(distribution_of({}, draft, drafts));
     std::vector<int> counts(target.size(), 0);
     const RulePtr rule = make_rule("pq").value();
@@ -153,7 +154,7 @@ ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = f
         for (int i = 0; i < tree.size(); ++i) logits.insert(logits.end(), target.begin(), target.end());
         const Rows<const float> rows(logits.data(), tree.size(), static_cast<int>(target.size()));
         const auto [choices, result] =
-            verify_tree(exec->backend(), *rule, tree, rows, rows.cols, sampling, {sequence, 5}, drawn_from);
+            verify_tree((*exec), *rule, tree, rows, rows.cols, sampling, {sequence, 5}, drawn_from);
         const TokenId token = result.path.size() > 1 ? tree.tokens[result.path[1]] : result.bonus;
         EXPECT_EQ(choices[0].token, token);
         ++counts[token];
@@ -173,28 +174,27 @@ TEST(AcceptPq, TokenAfterRootFollowsTargetDistribution) {
 }
 
 TEST(AcceptPq, SurvivesRowsWithoutAUsableLogit) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     const std::vector<float> logits(8, std::numeric_limits<float>::quiet_NaN());
     const Rows<const float> rows(logits.data(), 2, 4);
     DraftTree tree = DraftTree::with_root(0);
     tree.add(3, 0, -1.0f);
     ASSERT_TRUE(tree.finish().ok());
     const Sampling sampling{1.0, 1.0, 0, 3};
-    const auto verified =
-        verify_tree(exec->backend(), *make_rule("pq").value(), tree, rows, 4, sampling, {1, 5});
+    const auto verified = verify_tree((*exec), *make_rule("pq").value(), tree, rows, 4, sampling, {1, 5});
     EXPECT_EQ(verified.acceptance.bonus, 0);
 }
 
 /// NaN never is the best token.
 TEST(AcceptTypical, NanIsNeverTheBestToken) {
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     const std::vector<float> logits = {std::numeric_limits<float>::quiet_NaN(), 1.0f, 3.0f, 2.0f};
     const Rows<const float> rows(logits.data(), 1, 4);
     DraftTree tree = DraftTree::with_root(0);
     ASSERT_TRUE(tree.finish().ok());
     const Sampling sampling{1.0, 1.0, 0, 3};
     const auto verified =
-        verify_tree(exec->backend(), *make_rule("typical").value(), tree, rows, 4, sampling, {1, 5});
+        verify_tree((*exec), *make_rule("typical").value(), tree, rows, 4, sampling, {1, 5});
     EXPECT_EQ(verified.acceptance.bonus, 2);
 }
 
@@ -240,7 +240,7 @@ class PqSession : public ::testing::Test, protected TinyDecode {
     std::vector<float> logits_after(const std::vector<TokenId>& tokens) {
         KvCache cache = fixture_.target().make_cache(64);
         ForwardOutput out;
-        EXPECT_TRUE(fixture_.target().prefill(fixture_.exec(1), cache, tokens, {}, out).ok());
+        EXPECT_TRUE(fixture_.target().prefill(cache, tokens, {}, out).ok());
         return out.logits;
     }
     /// Tokens two and three of one prompt over many sequences, against their probability under the target.

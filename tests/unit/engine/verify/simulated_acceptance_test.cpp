@@ -28,16 +28,16 @@ std::vector<int> accepted(const SimulatedAcceptance& replayed, int depth, int ro
     const DraftTree tree = chain_with_sibling(depth);
     // The target's token after every node is 7.
     std::vector<float> logits(numel(tree.size(), 8), 0.0f);
-    for (int n = 0; n < tree.size(); ++n) logits[row_offset(n, 8) + 7] = 1.0f;
+    for (int n = 0; n < tree.size(); ++n) logits[numel(n, 8) + 7] = 1.0f;
     std::vector<int> counts(static_cast<std::size_t>(depth) + 1, 0);
     const RulePtr rule = make_simulated_rule(replayed, match_rule());
-    const auto exec = kernels::make_cpu_exec(1);
+    const auto exec = kernels::make_cpu_backend(1);
     Sampling sampling;
     sampling.seed = 3;
     for (int round = 0; round < rounds; ++round) {
         const Acceptance found =
-            verify_tree(exec->backend(), *rule, tree, Rows<const float>(logits.data(), tree.size(), 8), 8,
-                        sampling, {0, 100 * round})
+            verify_tree((*exec), *rule, tree, Rows<const float>(logits.data(), tree.size(), 8), 8, sampling,
+                        {0, 100 * round})
                 .acceptance;
         EXPECT_EQ(found.bonus, 7);
         for (std::size_t i = 1; i < found.path.size(); ++i)

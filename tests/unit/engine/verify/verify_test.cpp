@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/rng.h"
-#include "engine/transformer/device_logits.h"
 #include "engine/verify/acceptance_rule.h"
 #include "engine/verify/tree_path.h"
 #include "tests/support/results.h"
@@ -19,7 +18,7 @@ constexpr float never = -std::numeric_limits<float>::infinity();
 std::vector<TargetSample> choose(const std::vector<std::vector<float>>& rows, int vocab,
                                  const Sampling& sampling, std::uint64_t sequence = 0,
                                  std::int64_t first_position = 0, int threads = 1) {
-    const auto exec = kernels::make_cpu_exec(threads);
+    const auto exec = kernels::make_cpu_backend(threads);
     std::vector<float> data;
     std::vector<TokenPosition> places;
     for (const auto& row : rows) {

@@ -1,8 +1,10 @@
 #include "engine/weights/file_read_ahead.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -10,6 +12,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/mapped_file.h"
@@ -103,6 +106,19 @@ TEST_P(FileReadAheadTest, KeepsUnfinishedRanges) {
     EXPECT_GE(resident_kb(mapped->bytes().data()), 4 * 1024);
     ahead.done(7);  // more than the number of ranges
     EXPECT_EQ(hash_bytes(mapped->bytes()), sum);
+}
+
+// A reader that runs behind finds pages mapped, which costs it no fault and no disk read.
+TEST_P(FileReadAheadTest, MapsRangesAheadOfTheReader) {
+    const auto mapped = map(file(std::size_t{8} << 20));
+    const Bytes bytes = mapped->bytes();
+    constexpr int populate_read = 22;
+    if (::madvise(const_cast<std::uint8_t*>(bytes.data()), 4096, populate_read) != 0)
+        GTEST_SKIP() << "the kernel has no MADV_POPULATE_READ";
+    FileReadAhead ahead(cut(bytes, std::size_t{4} << 20), GetParam());
+    for (int i = 0; i < 500 && resident_kb(bytes.data()) < 8 * 1024; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_GE(resident_kb(bytes.data()), 8 * 1024);
 }
 
 // Larger than the window: the thread waits for a reader that never continues.

@@ -1,15 +1,12 @@
 #include "engine/weights/weight_cache.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "base/rng.h"
 #include "engine/transformer/target.h"
-#include "engine/weights/direct_io_reader.h"
 #include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_model.h"
@@ -42,7 +39,7 @@ class WeightCache : public ::testing::Test {
         KvCache kv = target.make_cache(8);
         const SequenceTokens rows{&kv, tokens, {}, nullptr};
         ForwardOutput out;
-        EXPECT_TRUE(target.forward(*exec_, {{&rows, 1}, {}, {}, true}, out).ok());
+        EXPECT_TRUE(target.forward({{&rows, 1}, {}, {}, true}, out).ok());
         return out.logits;
     }
     std::string read_bytes(const std::string& path) {
@@ -54,7 +51,7 @@ class WeightCache : public ::testing::Test {
     }
 
     testing::ScratchFolder scratch_;
-    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
+    std::unique_ptr<kernels::Backend> exec_ = kernels::make_cpu_backend(2);
     WeightCacheOptions options_;
 };
 
@@ -137,28 +134,6 @@ TEST_F(WeightCache, ReplacesDamagedFiles) {
     EXPECT_NE(cut->load_report().messages[0].find(cache()), std::string::npos);
     load();
     EXPECT_EQ(load()->load_report().messages.size(), 0u);
-}
-
-TEST_F(WeightCache, PacksTheSameWeightsWithDirectReads) {
-    options_.mode = WeightCacheOptions::Mode::off;
-    const int probe = ::open((model() + "/config.json").c_str(), O_RDONLY | DirectIoReader::open_flags);
-    if (probe >= 0) ::close(probe);
-    ASSERT_TRUE(testing::write_tiny_gguf(scratch_.file("tiny.gguf"), 3).ok());
-    for (const std::string& path : {model(), scratch_.file("tiny.gguf")}) {
-        for (const Precision precision :
-             {Precision::f32, Precision::bf16, Precision::int8, Precision::int4}) {
-            std::vector<float> expected;
-            for (const bool bypass_page_cache : {false, true}) {
-                options_.bypass_page_cache = bypass_page_cache;
-                auto loaded = require(Target::load(path, *exec_, precision, {}, options_));
-                EXPECT_EQ(loaded->load_report().bypass_page_cache, bypass_page_cache && probe >= 0);
-                if (bypass_page_cache)
-                    EXPECT_EQ(logits(*loaded), expected) << path;
-                else
-                    expected = logits(*loaded);
-            }
-        }
-    }
 }
 
 TEST_F(WeightCache, UsesTheUserFolderIfTheModelFolderIsReadOnly) {

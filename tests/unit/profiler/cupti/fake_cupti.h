@@ -46,8 +46,8 @@ class FakeCupti final : public CuptiApi {
             std::memcpy(&index, filled + at, sizeof index);
             GpuActivity activity = records[index];
             // The name is valid during the call only, as with CUPTI.
-            std::string name = activity.name != nullptr ? activity.name : "";
-            activity.name = activity.name != nullptr ? name.c_str() : nullptr;
+            std::string name = activity.mangled != nullptr ? activity.mangled : "";
+            activity.mangled = activity.mangled != nullptr ? name.c_str() : nullptr;
             visit(activity);
             std::fill(name.begin(), name.end(), '?');
         }

@@ -21,7 +21,7 @@ namespace {
 
 GpuActivity kernel(std::uint64_t node, std::uint32_t correlation, const char* name, TimeNs start) {
     GpuActivity out;
-    out.name = name;
+    out.mangled = name;
     out.start_ns = start;
     out.end_ns = start + 10;
     out.correlation = correlation;
@@ -334,19 +334,6 @@ TEST(GpuSession, RealLibraryReportsItsState) {
     EXPECT_FALSE(missing.remedy.empty());
 }
 
-TEST(GpuSession, CounterPermissionIsReadFromTheDriver) {
-    const std::string open = "RmProfilingAdminOnly: 0\n", closed = "Foo: 1\nRmProfilingAdminOnly: 1\n";
-    const std::string user = "Name:\tx\nCapEff:\t0000000000000000\n";
-    const std::string root = "CapEff:\t000001ffffffffff\n", perfmon = "CapEff:\t0000004000000000\n";
-    EXPECT_EQ(probe_gpu_counters("", user).state, CuptiState::no_driver);
-    EXPECT_EQ(probe_gpu_counters(open, user).state, CuptiState::ready);
-    EXPECT_EQ(probe_gpu_counters(closed, root).state, CuptiState::ready);
-    EXPECT_EQ(probe_gpu_counters(closed, perfmon).state, CuptiState::ready);
-    const CuptiProbe denied = probe_gpu_counters(closed, user);
-    EXPECT_EQ(denied.state, CuptiState::no_permission);
-    EXPECT_NE(denied.remedy.find("NVreg_RestrictProfilingToAdminUsers=0"), std::string::npos);
-}
-
 TEST(GpuPhaseMap, KeepsHistoriesOfReusedIds) {
     GpuPhaseMap map;
     map.created(1, Phase::head, 10);
@@ -409,9 +396,8 @@ TEST(GpuPhaseMap, MatchesAnEventList) {
 TEST(TierText, ParsesAndRefuses) {
     EXPECT_EQ(*parse_tier("0"), Tier::t0);
     EXPECT_EQ(*parse_tier("T2"), Tier::t2);
-    EXPECT_EQ(*parse_tier("t3"), Tier::t3);
     EXPECT_EQ(*parse_tier("auto"), Tier::t0);
-    for (const char* wrong : {"4", "T", "two", "-1", "02"}) {
+    for (const char* wrong : {"3", "T3", "4", "T", "two", "-1", "02"}) {
         const auto parsed = parse_tier(wrong);
         ASSERT_FALSE(parsed.ok()) << wrong;
         EXPECT_EQ(parsed.error().kind, ErrorKind::bad_input);

@@ -1,0 +1,71 @@
+#include "engine/round/device_spans.h"
+
+#include "base/clock.h"
+
+namespace draftscope {
+
+void DeviceSpans::begin(kernels::Backend& backend, bool watched, bool sampled) {
+    on_host_ = backend.is_host();
+    sampled_ = sampled;
+    timer_ = watched || !sampled ? nullptr : backend.timer();
+    watched_ = watched ? &backend : nullptr;
+    timed_.clear();
+    if (timer_ != nullptr) {
+        timer_->reset();
+        (void)timer_->mark();
+    }
+    start_ticks_ = ticks_now();
+}
+
+void DeviceSpans::record(PhaseRecorder& phases) {
+    if (timed_.empty()) return;
+    const double ticks = 1.0 / TickScale::calibrate().ns_per_tick();
+    for (Timed& timed : timed_) {
+        const TimeNs from = timer_ == nullptr ? -1 : timer_->elapsed_ns(0, timed.from);
+        const TimeNs to = timer_ == nullptr ? -1 : timer_->elapsed_ns(0, timed.to);
+        if (from >= 0 && to >= from) {
+            timed.event.start_ticks =
+                start_ticks_ + static_cast<std::uint64_t>(static_cast<double>(from) * ticks);
+            timed.event.end_ticks =
+                start_ticks_ + static_cast<std::uint64_t>(static_cast<double>(to) * ticks);
+        }
+        phases.record(timed.event);
+    }
+    timed_.clear();
+}
+
+DeviceSpans::Scope::Scope(DeviceSpans& spans, PhaseRecorder& phases, Phase phase, int level, int rows,
+                          std::uint64_t bytes)
+    : spans_(spans), phases_(phases) {
+    if (spans.on_host_) {
+        host_.emplace(phases, phase, level, rows, bytes);
+        return;
+    }
+    event_.phase = phase;
+    event_.level = static_cast<std::int16_t>(level);
+    event_.rows = rows;
+    event_.bytes = bytes;
+    event_.round = phases.round();
+    if (spans.watched() && phases.enabled()) observer_ = phases.observer();
+    if (observer_ != nullptr) observer_->phase_begins(event_);
+    listener_ = phases.enabled() ? phases.range_sink() : nullptr;
+    if (listener_ != nullptr) listener_->open(event_);
+    event_.start_ticks = ticks_now();
+    if (spans_.timer_ != nullptr) from_ = spans_.timer_->mark();
+}
+
+DeviceSpans::Scope::~Scope() {
+    if (host_) return;
+    if (spans_.watched()) (void)spans_.watched_->synchronize();  // the round's wait returns the error, too
+    const std::uint32_t to = spans_.timer_ == nullptr ? 0 : spans_.timer_->mark();
+    event_.end_ticks = ticks_now();
+    if (listener_ != nullptr) listener_->close(event_);
+    if (spans_.watched()) {
+        phases_.record(event_);
+        if (observer_ != nullptr) observer_->phase_ended(event_);
+        return;
+    }
+    if (spans_.sampled_) spans_.timed_.push_back({event_, from_, to});
+}
+
+}  // namespace draftscope
