@@ -72,7 +72,7 @@ WALKS = [
                ("slices_", EAGLE, "EagleDrafter::enqueue_extend"), ("state", EAGLE, "EagleDrafter::catch_up"),
                ("trees", TARGET, "Target::enqueue_answers"), ("index", TARGET, "Target::enqueue_answers"),
                ("moves", TARGET, "Target::enqueue_answers"), ("follow_choices_", TREE_STEP, "TreeStep::accept_by_choices")]},
-    {"since": "f2faa68c",
+    {"since": "4983d483",
      "first product": [(STEP, "BackendStep::enqueue"), (STEP, "BackendStep::draft"), (EAGLE, "EagleDrafter::enqueue"),
                        (EAGLE, "EagleDrafter::enqueue_extend"), (EAGLE, "EagleDrafter::catch_up"), (LAYER, "EagleLayer::enqueue"),
                        (LAYER, "EagleLayer::enqueue_layer"), (LAYER, "EagleLayer::enqueue_fused"), ("kernels/backend.h", "Backend::fused_matmul")],
