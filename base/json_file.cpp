@@ -74,35 +74,34 @@ Result<std::vector<JsonFile>> JsonFile::objects(const char* field) const {
     return out;
 }
 
+template <typename Value, typename Fits>
+Result<std::optional<Value>> JsonFile::value_of(const char* field, const std::string& expected,
+                                                Fits fits) const {
+    const Json* found = find(field);
+    if (found == nullptr) return std::optional<Value>();
+    if (!fits(*found)) return field_error(field, expected);
+    return std::optional<Value>(found->get<Value>());
+}
+
 Result<std::optional<std::string>> JsonFile::text(const char* field) const {
-    const Json* value = find(field);
-    if (value == nullptr) return std::optional<std::string>();
-    if (!value->is_string()) return field_error(field, "a string");
-    return std::optional<std::string>(value->get<std::string>());
+    return value_of<std::string>(field, "a string", [](const Json& found) { return found.is_string(); });
 }
 
 Result<std::optional<bool>> JsonFile::boolean(const char* field) const {
-    const Json* value = find(field);
-    if (value == nullptr) return std::optional<bool>();
-    if (!value->is_boolean()) return field_error(field, "true or false");
-    return std::optional<bool>(value->get<bool>());
+    return value_of<bool>(field, "true or false", [](const Json& found) { return found.is_boolean(); });
 }
 
 Result<std::optional<double>> JsonFile::positive(const char* field) const {
-    const Json* value = find(field);
-    if (value == nullptr) return std::optional<double>();
-    if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() <= 0)
-        return field_error(field, "a positive number");
-    return std::optional<double>(value->get<double>());
+    return value_of<double>(field, "a positive number", [](const Json& found) {
+        return found.is_number() && std::isfinite(found.get<double>()) && found.get<double>() > 0;
+    });
 }
 
 Result<std::optional<int>> JsonFile::count(const char* field, std::int64_t max_value) const {
-    const Json* value = find(field);
-    if (value == nullptr) return std::optional<int>();
-    if (!value->is_number_integer() || value->get<double>() < 1 ||
-        value->get<double>() > static_cast<double>(max_value))
-        return field_error(field, fmt::format("an integer from 1 to {}", max_value));
-    return std::optional<int>(value->get<int>());
+    return value_of<int>(field, fmt::format("an integer from 1 to {}", max_value), [&](const Json& found) {
+        return found.is_number_integer() && found.get<double>() >= 1 &&
+               found.get<double>() <= static_cast<double>(max_value);
+    });
 }
 
 Result<int> JsonFile::required_count(const char* field, std::int64_t max_value) const {

@@ -43,6 +43,8 @@ class JsonFile {
           remedy_(std::move(remedy)),
           prefix_(std::move(prefix)),
           json_(std::move(value)) {}
+    template <typename Value, typename Fits>
+    Result<std::optional<Value>> value_of(const char* field, const std::string& expected, Fits fits) const;
 
     std::string path_, remedy_;
     std::string prefix_;  ///< prefix of field names in messages: "rope_scaling."

@@ -37,24 +37,14 @@ spdlog::logger& console() {
     return *logger;
 }
 
-spdlog::level::level_enum spd_level(LogLevel level) {
-    switch (level) {
-        case LogLevel::debug:
-            return spdlog::level::debug;
-        case LogLevel::info:
-            return spdlog::level::info;
-        case LogLevel::warning:
-            return spdlog::level::warn;
-        case LogLevel::error:
-            break;
-    }
-    return spdlog::level::err;
-}
+/// By LogLevel.
+constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info,
+                                                spdlog::level::warn, spdlog::level::err};
 
 }  // namespace
 
 void log_line(LogLevel level, std::string text) {
-    console().log(spd_level(level), "{}", text);
+    console().log(levels[static_cast<int>(level)], "{}", text);
     LogBuffer& log_buffer = buffer();
     const std::lock_guard lock(log_buffer.mutex);
     log_buffer.lines.push_back({monotonic_ns(), level, std::move(text)});

@@ -1,19 +1,18 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/phase_names.h"
 #include "base/units.h"
 
 /// Phase scopes, the engine's interface to the profiler. A scope writes one event to its recorder's ring
 /// buffer. If an NVTX listener is attached, it is also mirrored as a range in domain `draftscope`.
 namespace draftscope {
 
-/// Ids are stored in capture files: append only, never renumber.
+/// Ids are stored in capture files: append only, never renumber. base/phase_names.h has a row for each.
 enum class Phase : std::uint8_t {
     none = 0,
     prefill = 1,
@@ -31,16 +30,9 @@ enum class Phase : std::uint8_t {
     remainder = 13,  ///< never recorded: step time minus the union of leaf spans on the critical lane
 };
 inline constexpr int phase_count = 14;
-
-struct PhaseInfo {
-    Phase id;
-    std::string_view name;
-    Phase parent;           ///< Phase::none at the top
-    std::uint32_t rgb;      ///< 0xRRGGBB, Okabe-Ito
-    std::string_view what;  ///< one line for tables and tooltips
-};
-/// Indexed by Phase; row 0 is `none`.
-const std::array<PhaseInfo, phase_count>& phase_table();
+inline std::string_view to_text(Phase phase) {
+    return phase_rows[static_cast<std::size_t>(phase)].name;
+}
 
 /// `side` = work that overlaps the critical path on another thread.
 enum class Lane : std::uint8_t { critical = 0, side = 1 };

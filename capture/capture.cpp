@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/bisect.h"
+#include "base/phase.h"
 
 namespace draftscope {
 
@@ -43,8 +44,6 @@ void by_run(const std::vector<Row>& rows, Take take) {
         take(rows[first].run_id, std::span(&rows[first], end - first), first);
     }
 }
-
-constexpr int head_phase_id = 4;
 
 }  // namespace
 
@@ -109,7 +108,7 @@ struct Capture::Applier {
         capture.base_.prompts.push_back(std::make_shared<const PromptRow>(started.prompt));
     }
     void operator()(const PromptProgress& progress) {
-        append_all(capture.tokens_, progress.tokens);
+        append_all(capture.base_.tokens, progress.tokens);
         const std::ptrdiff_t index = find_index(capture.base_.prompts, progress.prompt_id, get_prompt_id);
         if (index < 0) return;
         auto& slot = capture.base_.prompts[index];
@@ -133,14 +132,14 @@ struct Capture::Applier {
         capture.base_.in_flight = live.active ? capture.snapshot_in_flight(live) : nullptr;
     }
     void operator()(const SpansRecorded& recorded) {
-        auto at = static_cast<std::uint32_t>(capture.spans_.size());
+        auto at = static_cast<std::uint32_t>(capture.base_.spans.size());
         for (const SpanRow& span : recorded.spans) {
             if (span.step_id != 0 && capture.base_.stored == nullptr) capture.append_late(span.step_id, at);
             ++at;
         }
         capture.append_spans(recorded.spans);
     }
-    void operator()(const HeadEvaluated& evaluated) { append_all(capture.head_evals_, evaluated.rows); }
+    void operator()(const HeadEvaluated& evaluated) { append_all(capture.base_.head_evals, evaluated.rows); }
     void operator()(const RunEnded& ended) {
         Snapshot& base = capture.base_;
         base.live = nullptr;
@@ -153,16 +152,16 @@ struct Capture::Applier {
         base.run_end_ns[index] = ended.end_ns;
     }
     void operator()(const LossRow& row) { capture.base_.losses.push_back(row); }
-    void operator()(const CounterRow& row) { capture.counters_.push_back(row); }
+    void operator()(const CounterRow& row) { capture.base_.counters.push_back(row); }
     void operator()(const NoteRow& row) { capture.base_.notes.push_back(row); }
     void operator()(const std::vector<NvtxRangeRow>& rows) {
-        const RowRange range = append_all(capture.nvtx_ranges_, rows);
+        const RowRange range = append_all(capture.base_.nvtx_ranges, rows);
         by_run(rows, [&](RowId run_id, auto part, std::size_t first) {
             capture.lanes_for(run_id).add_nvtx_ranges(part, range.first + static_cast<std::uint32_t>(first));
         });
     }
     void operator()(const std::vector<GpuOpRow>& rows) {
-        const RowRange range = append_all(capture.gpu_ops_, rows);
+        const RowRange range = append_all(capture.base_.gpu_ops, rows);
         by_run(rows, [&](RowId run_id, auto part, std::size_t first) {
             capture.lanes_for(run_id).add_gpu_ops(part, range.first + static_cast<std::uint32_t>(first));
         });
@@ -179,12 +178,12 @@ LaneBuilder& Capture::lanes_for(RowId run_id) {
     return lanes_.emplace_back(run_id);
 }
 
-/// Returns the range in spans_; empty if the spans stay in their file.
+/// Returns the range in base_.spans; empty if the spans stay in their file.
 RowRange Capture::append_spans(const std::vector<SpanRow>& spans) {
     RowRange range;
     sources_.clear();
     if (base_.stored == nullptr) {
-        range = append_all(spans_, spans);
+        range = append_all(base_.spans, spans);
         for (std::uint32_t i = 0; i < range.count; ++i) sources_.push_back(range.first + i);
     } else {
         for (const SpanRow& span : spans) sources_.push_back(static_cast<std::uint32_t>(span.id));
@@ -197,24 +196,24 @@ RowRange Capture::append_spans(const std::vector<SpanRow>& spans) {
 
 void Capture::append_late(RowId step_id, std::uint32_t span) {
     LateSpan late{span, step_id};
-    if (late_spans_.size() > 0)
-        late.newest_step = std::max(step_id, late_spans_[late_spans_.size() - 1].newest_step);
+    if (!base_.late_spans.empty()) late.newest_step = std::max(step_id, base_.late_spans.back().newest_step);
     base_.late_lag = std::max(base_.late_lag, late.newest_step - step_id);
-    late_spans_.push_back(late);
+    base_.late_spans.push_back(late);
 }
 
 void Capture::append_step(const StepRecord& record) {
-    const auto step_index = static_cast<std::uint32_t>(steps_.size());
+    const auto step_index = static_cast<std::uint32_t>(base_.steps.size());
     StepEntry entry;
     entry.row = record.step;
-    entry.rounds = {static_cast<std::uint32_t>(rounds_.size()),
+    entry.rounds = {static_cast<std::uint32_t>(base_.rounds.size()),
                     static_cast<std::uint32_t>(record.rounds.size())};
     entry.spans = append_spans(record.spans);
-    entry.phases = append_all(step_phases_, record.phases);
-    for (const SpanRow& span : record.spans) entry.head_calls += span.phase_id == head_phase_id ? 1 : 0;
+    entry.phases = append_all(base_.step_phases, record.phases);
+    for (const SpanRow& span : record.spans)
+        entry.head_calls += span.phase_id == static_cast<int>(Phase::head) ? 1 : 0;
     lanes_for(record.step.run_id).add_step(record.step, step_index);
     for (const RoundRecord& round : record.rounds) append_round(round, step_index);
-    steps_.push_back(std::move(entry));
+    base_.steps.push_back(std::move(entry));
     base_.live = nullptr;
     base_.in_flight = nullptr;
 }
@@ -240,29 +239,17 @@ void Capture::append_round(const RoundRecord& record, std::uint32_t step_index) 
     RoundEntry entry;
     entry.row = record.round;
     entry.step_index = step_index;
-    entry.nodes = append_all(nodes_, record.nodes);
-    entry.tops = append_all(tops_, record.tops);
-    entry.tokens = append_all(tokens_, record.tokens);
-    entry.head_evals = append_all(head_evals_, record.head_evals);
-    rounds_.push_back(std::move(entry));
+    entry.nodes = append_all(base_.nodes, record.nodes);
+    entry.tops = append_all(base_.tops, record.tops);
+    entry.tokens = append_all(base_.tokens, record.tokens);
+    entry.head_evals = append_all(base_.head_evals, record.head_evals);
+    base_.rounds.push_back(std::move(entry));
 }
 
 Snapshot Capture::snapshot(std::uint64_t version) const {
     Snapshot out = base_;
     out.version = version;
-    out.steps = steps_.view();
-    out.rounds = rounds_.view();
-    out.nodes = nodes_.view();
-    out.tops = tops_.view();
-    out.tokens = tokens_.view();
-    out.spans = spans_.view();
-    out.step_phases = step_phases_.view();
     for (const LaneBuilder& run : lanes_) out.lanes.push_back(run.view());
-    out.late_spans = late_spans_.view();
-    out.head_evals = head_evals_.view();
-    out.gpu_ops = gpu_ops_.view();
-    out.nvtx_ranges = nvtx_ranges_.view();
-    out.counters = counters_.view();
     return out;
 }
 

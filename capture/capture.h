@@ -15,52 +15,39 @@
 
 namespace draftscope {
 
-/// Append-only table in chunks of fixed size. A View shares the chunks, so making one copies one pointer per
-/// chunk. Rows below a view's size never change. One thread appends; views are passed to other threads under
-/// a mutex.
+/// Append-only table in chunks of fixed size. A copy shares the chunks, so making one copies one pointer per
+/// chunk. Only the original appends, on one thread. The rows of a copy never change; copies are passed to
+/// other threads under a mutex.
 template <typename Row, std::size_t ChunkRows = 512>
 class LogTable {
-    using Chunk = std::array<Row, ChunkRows>;
-
   public:
-    class View {
-      public:
-        std::size_t size() const { return size_; }
-        bool empty() const { return size_ == 0; }
-        const Row& operator[](std::size_t i) const {
-            assert(i < size_);
-            return (*chunks_[i / ChunkRows])[i % ChunkRows];
-        }
-        const Row& back() const { return (*this)[size_ - 1]; }
-
-        struct Iterator {
-            const View* view;
-            std::size_t i;
-            const Row& operator*() const { return (*view)[i]; }
-            Iterator& operator++() { return ++i, *this; }
-            bool operator==(const Iterator&) const = default;
-        };
-        Iterator begin() const { return {this, 0}; }
-        Iterator end() const { return {this, size_}; }
-
-      private:
-        friend class LogTable;
-        std::vector<std::shared_ptr<Chunk>> chunks_;
-        std::size_t size_ = 0;
-    };
-
-    void push_back(Row row) {
-        if (view_.size_ == view_.chunks_.size() * ChunkRows)
-            view_.chunks_.push_back(std::make_shared<Chunk>());
-        (*view_.chunks_.back())[view_.size_ % ChunkRows] = std::move(row);
-        ++view_.size_;
+    std::size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+    const Row& operator[](std::size_t i) const {
+        assert(i < size_);
+        return (*chunks_[i / ChunkRows])[i % ChunkRows];
     }
-    std::size_t size() const { return view_.size_; }
-    const Row& operator[](std::size_t i) const { return view_[i]; }
-    View view() const { return view_; }
+    const Row& back() const { return (*this)[size_ - 1]; }
+    void push_back(Row row) {
+        if (size_ == chunks_.size() * ChunkRows) chunks_.push_back(std::make_shared<Chunk>());
+        (*chunks_.back())[size_ % ChunkRows] = std::move(row);
+        ++size_;
+    }
+
+    struct Iterator {
+        const LogTable* table;
+        std::size_t i;
+        const Row& operator*() const { return (*table)[i]; }
+        Iterator& operator++() { return ++i, *this; }
+        bool operator==(const Iterator&) const = default;
+    };
+    Iterator begin() const { return {this, 0}; }
+    Iterator end() const { return {this, size_}; }
 
   private:
-    View view_;
+    using Chunk = std::array<Row, ChunkRows>;
+    std::vector<std::shared_ptr<Chunk>> chunks_;
+    std::size_t size_ = 0;
 };
 
 /// First row and number of rows in a table ordered by id. It lets a round find its nodes without a search.
@@ -112,21 +99,21 @@ struct Snapshot {
     std::vector<TimeNs> run_end_ns;       ///< parallel to `runs`; 0 while the run is live
     std::vector<ClockAnchorRow> anchors;  ///< at starts and ends of runs, so that copies keep the clock
     std::vector<std::shared_ptr<const PromptRow>> prompts;  ///< in id order
-    LogTable<StepEntry>::View steps;
-    LogTable<RoundEntry>::View rounds;
-    LogTable<NodeRow>::View nodes;             ///< empty if `stored` is set: use tree()
-    LogTable<NodeTopRow>::View tops;           ///< as `nodes`
+    LogTable<StepEntry> steps;
+    LogTable<RoundEntry> rounds;
+    LogTable<NodeRow> nodes;                   ///< empty if `stored` is set: use tree()
+    LogTable<NodeTopRow> tops;                 ///< as `nodes`
     std::shared_ptr<const OnDiskRows> stored;  ///< rows that stay in a large file; else null
-    LogTable<TokenRow>::View tokens;
-    LogTable<SpanRow>::View spans;  ///< empty if `stored` is set: lanes hold the times, span() the rest
-    LogTable<StepPhaseRow>::View step_phases;            ///< see StepEntry::phases
+    LogTable<TokenRow> tokens;
+    LogTable<SpanRow> spans;             ///< empty if `stored` is set: lanes hold the times, span() the rest
+    LogTable<StepPhaseRow> step_phases;  ///< see StepEntry::phases
     std::vector<std::shared_ptr<const RunLanes>> lanes;  ///< of the runs that have lanes
-    LogTable<LateSpan>::View late_spans;
+    LogTable<LateSpan> late_spans;
     RowId late_lag = 0;  ///< largest distance in step ids between a late span and `newest_step`
-    LogTable<HeadEvalRow>::View head_evals;
-    LogTable<GpuOpRow>::View gpu_ops;
-    LogTable<NvtxRangeRow>::View nvtx_ranges;
-    LogTable<CounterRow>::View counters;
+    LogTable<HeadEvalRow> head_evals;
+    LogTable<GpuOpRow> gpu_ops;
+    LogTable<NvtxRangeRow> nvtx_ranges;
+    LogTable<CounterRow> counters;
     std::vector<LossRow> losses;
     std::vector<NoteRow> notes;
     std::vector<std::shared_ptr<const Vocab>> vocabs;
@@ -168,21 +155,9 @@ class Capture {
     std::shared_ptr<const Snapshot> snapshot_in_flight(const LiveRound& live) const;
     void append_round(const RoundRecord& record, std::uint32_t step_index);
 
-    Snapshot base_;  ///< the small parts; snapshot() adds views of the tables below
-    LogTable<StepEntry> steps_;
-    LogTable<RoundEntry> rounds_;
-    LogTable<NodeRow> nodes_;
-    LogTable<NodeTopRow> tops_;
-    LogTable<TokenRow> tokens_;
-    LogTable<SpanRow> spans_;
-    LogTable<StepPhaseRow> step_phases_;
+    Snapshot base_;  ///< without lanes
     std::vector<LaneBuilder> lanes_;
     std::vector<std::uint32_t> sources_;  ///< temporary buffer
-    LogTable<LateSpan> late_spans_;
-    LogTable<HeadEvalRow> head_evals_;
-    LogTable<GpuOpRow> gpu_ops_;
-    LogTable<NvtxRangeRow> nvtx_ranges_;
-    LogTable<CounterRow> counters_;
 };
 
 /// Holds the newest snapshot: the recorder publishes it and the window reads it. Thread-safe.

@@ -4,20 +4,19 @@
 
 #include <optional>
 
+#include "base/enum_text.h"
 #include "base/fields.h"
 #include "base/parse.h"
 
 namespace draftscope {
 
-static std::string_view to_text(HeadSupport support) {
-    constexpr std::string_view names[] = {"all", "fixed", "dynamic"};
-    return names[static_cast<int>(support)];
-}
+static constexpr std::string_view support_texts[] = {"all", "fixed", "dynamic"};
 
+static std::string_view to_text(HeadSupport support) {
+    return enum_text(support_texts, support);
+}
 static std::string read_text(std::string_view text, HeadSupport& support) {
-    for (const HeadSupport one : {HeadSupport::all, HeadSupport::fixed, HeadSupport::dynamic})
-        if (to_text(one) == text) return support = one, "";
-    return "all, fixed or dynamic";
+    return read_enum(support_texts, text, support);
 }
 
 namespace {

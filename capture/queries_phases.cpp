@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <vector>
@@ -108,47 +109,38 @@ TimeNs critical_overlap(const std::vector<Piece>& pieces, const Piece& side) {
     return covered;
 }
 
-/// One row of v_step_phase for every phase of the step.
-struct StepTimes {
-    struct Times {
-        bool seen = false;
-        TimeNs busy = 0, exposed = 0;
-        std::int64_t bytes = 0;
-    };
-    std::array<Times, max_phases> phases;
-    TimeNs critical = 0;  ///< union of the critical lane
-};
-
-StepTimes step_times(const StepRow& step, std::vector<Piece> pieces) {
-    StepTimes out;
+/// Returns the rows of v_step_phase of a step with these spans, ordered by phase id.
+std::vector<StepPhaseRow> sum_by_phase(const StepRow& step, std::vector<Piece> pieces) {
+    std::vector<StepPhaseRow> out;
     if (!step.sampled) return out;
     compute_self_times(pieces);
+    std::array<StepPhaseRow, max_phases> sums{};  // a phase without spans has no id
+    TimeNs critical = 0;                          // union of the critical lane
     for (const Piece& piece : pieces) {
-        StepTimes::Times& phase = out.phases[piece.phase];
-        phase.seen = true;
-        phase.busy += piece.self;
+        StepPhaseRow& phase = sums[piece.phase];
+        phase.phase_id = piece.phase;
+        phase.busy_ns += piece.self;
         phase.bytes += piece.bytes;
         if (piece.lane == critical_lane) {
-            phase.exposed += piece.self;
-            out.critical += piece.self;
+            phase.exposed_ns += piece.self;
+            critical += piece.self;
         } else {
-            phase.exposed += std::max<TimeNs>(0, piece.self - critical_overlap(pieces, piece));
+            phase.exposed_ns += std::max<TimeNs>(0, piece.self - critical_overlap(pieces, piece));
         }
     }
-    const TimeNs remainder = std::max<TimeNs>(0, step.busy_ns() - out.critical);
-    out.phases[remainder_phase_id] = {true, remainder, remainder, 0};
+    const TimeNs remainder = std::max<TimeNs>(0, step.busy_ns() - critical);
+    sums[remainder_phase_id] = {remainder_phase_id, remainder, remainder, 0};
+    std::ranges::copy_if(sums, std::back_inserter(out),
+                         [](const StepPhaseRow& row) { return row.phase_id != 0; });
     return out;
 }
 
-/// Returns the times of a step of the snapshot, from its spans, or from the stored sums if the spans stay in
-/// a file.
-StepTimes step_times(const Snapshot& snapshot, const StepEntry& step) {
-    if (snapshot.stored == nullptr) return step_times(step.row, collect_pieces(snapshot, step));
-    StepTimes out;
-    for (std::uint32_t i = 0; i < step.phases.count; ++i) {
-        const StepPhaseRow& row = snapshot.step_phases[step.phases.first + i];
-        out.phases[row.phase_id] = {true, row.busy_ns, row.exposed_ns, row.bytes};
-    }
+/// As above, of a step of the snapshot: from its spans, or from the stored rows if the spans stay in a file.
+std::vector<StepPhaseRow> sum_by_phase(const Snapshot& snapshot, const StepEntry& step) {
+    if (snapshot.stored == nullptr) return sum_by_phase(step.row, collect_pieces(snapshot, step));
+    std::vector<StepPhaseRow> out;
+    for (std::uint32_t i = 0; i < step.phases.count; ++i)
+        out.push_back(snapshot.step_phases[step.phases.first + i]);
     return out;
 }
 
@@ -179,13 +171,12 @@ PhaseStats summarise(int phase_id, const std::vector<PhaseSample>& samples, Time
 
 StepPhases step_phases(const Snapshot& snapshot, std::size_t step_index) {
     const StepEntry& step = snapshot.steps[step_index];
-    const StepTimes times = step_times(snapshot, step);
     StepPhases out;
     out.step_ns = step.row.busy_ns();
-    out.remainder_ns = times.phases[remainder_phase_id].busy;
-    for (std::size_t id = 0; id < times.phases.size(); ++id) {
-        out.ns[id] = times.phases[id].exposed;
-        out.bytes[id] = times.phases[id].bytes;
+    for (const StepPhaseRow& row : sum_by_phase(snapshot, step)) {
+        out.ns[row.phase_id] = row.exposed_ns;
+        out.bytes[row.phase_id] = row.bytes;
+        if (row.phase_id == remainder_phase_id) out.remainder_ns = row.busy_ns;
     }
     return out;
 }
@@ -193,13 +184,7 @@ StepPhases step_phases(const Snapshot& snapshot, std::size_t step_index) {
 std::vector<StepPhaseRow> step_phase_rows(const StepRow& step, std::span<const SpanRow> spans) {
     std::vector<Piece> pieces;
     for (const SpanRow& span : spans) add_piece(pieces, span);
-    const StepTimes times = step_times(step, std::move(pieces));
-    std::vector<StepPhaseRow> out;
-    for (std::size_t id = 0; id < times.phases.size(); ++id) {
-        const StepTimes::Times& phase = times.phases[id];
-        if (phase.seen) out.push_back({static_cast<int>(id), phase.busy, phase.exposed, phase.bytes});
-    }
-    return out;
+    return sum_by_phase(step, std::move(pieces));
 }
 
 std::vector<PhaseStats> phase_stats(const Snapshot& snapshot, RowId run_id) {
@@ -227,11 +212,8 @@ void RunSamples::update(const Snapshot& snapshot, RowId run_id) {
         step_ns_.push_back(step.row.busy_ns());
         if (step.row.sampled) sampled_ns_ += step_ns_.back();
         ++steps_read_;
-        const StepTimes times = step_times(snapshot, step);
-        for (std::size_t id = 0; id < times.phases.size(); ++id) {
-            const StepTimes::Times& phase = times.phases[id];
-            if (phase.seen) phases_[id].push_back({i, phase.busy, phase.exposed, phase.bytes});
-        }
+        for (const StepPhaseRow& row : sum_by_phase(snapshot, step))
+            phases_[row.phase_id].push_back({i, row.busy_ns, row.exposed_ns, row.bytes});
     }
     seen_ = snapshot.steps;
     seen_late_ = snapshot.late_spans.size();
@@ -263,11 +245,8 @@ void RunSamples::drop_first(std::size_t count) {
 }
 
 std::vector<PhaseStats> RunSamples::stats() const {
-    std::vector<PhaseRow> order(phase_rows.begin() + 1, phase_rows.end());
-    std::stable_sort(order.begin(), order.end(),
-                     [](const PhaseRow& a, const PhaseRow& b) { return a.sort < b.sort; });
     std::vector<PhaseStats> out;
-    for (const PhaseRow& phase : order) {
+    for (const PhaseRow& phase : std::span(phase_rows).subspan(1)) {
         PhaseStats row = summarise(phase.id, phase_samples(phase.id), sampled_ns_);
         if (row.count > 0 || phase.first_class) out.push_back(row);
     }

@@ -1,6 +1,4 @@
-#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -22,6 +20,21 @@ struct Speed {
     }
     double per_second() const { return ns > 0 ? static_cast<double>(committed) / seconds(ns) : 0.0; }
 };
+
+/// Adds a round to RunTotals or PromptStats.
+template <typename Totals>
+void add_round(Totals& of, const RoundRow& round) {
+    ++of.rounds;
+    of.drafted += round.drafted;
+    of.accepted += round.accepted;
+    of.committed += round.committed;
+}
+template <typename Totals>
+void set_tau(Totals& of) {
+    if (of.rounds == 0) return;
+    of.tau = static_cast<double>(of.committed) / static_cast<double>(of.rounds);
+    of.tau_unclipped = 1 + static_cast<double>(of.accepted) / static_cast<double>(of.rounds);
+}
 
 }  // namespace
 
@@ -52,10 +65,7 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
     for (const RoundEntry& entry : snapshot.rounds) {
         const RoundRow& round = entry.row;
         if (round.run_id != run_id) continue;
-        ++out.rounds;
-        out.drafted += round.drafted;
-        out.accepted += round.accepted;
-        out.committed += round.committed;
+        add_round(out, round);
         if (snapshot.steps[entry.step_index].row.time_counts()) out.counted_committed += round.committed;
     }
     for (const auto& prompt : snapshot.prompts) {
@@ -63,10 +73,7 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
         out.generated += prompt->generated_tokens;
         out.prefill_ns += prompt->prefill_ns;
     }
-    if (out.rounds > 0) {
-        out.tau = static_cast<double>(out.committed) / static_cast<double>(out.rounds);
-        out.tau_unclipped = 1 + static_cast<double>(out.accepted) / static_cast<double>(out.rounds);
-    }
+    set_tau(out);
     if (out.counted_ns > 0)
         out.tokens_per_second = static_cast<double>(out.counted_committed) / seconds(out.counted_ns);
     if (out.tokens_per_second > 0) {
@@ -97,21 +104,14 @@ std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id) {
         const auto found = round.run_id == run_id ? index.find(round.prompt_id) : index.end();
         if (found == index.end()) continue;
         PromptStats& of = out[found->second];
-        ++of.rounds;
-        of.drafted += round.drafted;
-        of.accepted += round.accepted;
-        of.committed += round.committed;
+        add_round(of, round);
         const StepRow& step = snapshot.steps[entry.step_index].row;
         of.decode_ns += step.busy_ns();
         if (step.time_counts()) counted[found->second].add(round.committed, step.busy_ns());
     }
     for (std::size_t i = 0; i < out.size(); ++i) {
-        PromptStats& of = out[i];
-        if (of.rounds > 0) {
-            of.tau = static_cast<double>(of.committed) / static_cast<double>(of.rounds);
-            of.tau_unclipped = 1 + static_cast<double>(of.accepted) / static_cast<double>(of.rounds);
-        }
-        of.tokens_per_second = counted[i].per_second();
+        set_tau(out[i]);
+        out[i].tokens_per_second = counted[i].per_second();
     }
     return out;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@ struct StepPhaseRow {
     int phase_id = 0;
     TimeNs busy_ns = 0, exposed_ns = 0;
     std::int64_t bytes = 0;
+    auto operator<=>(const StepPhaseRow&) const = default;
 };
 /// Returns one row, ordered by phase id, for each phase in `spans` and one for the remainder. `spans` are all
 /// spans of the step, in any order. A step that was not sampled has no rows.

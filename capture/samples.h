@@ -41,7 +41,7 @@ class RunSamples {
   private:
     void drop_from(std::uint32_t step);
 
-    LogTable<StepEntry>::View seen_;  ///< keeps the rows alive; their address identifies the capture
+    LogTable<StepEntry> seen_;  ///< keeps the rows alive; their address identifies the capture
     std::size_t seen_late_ = 0;
     RowId run_id_ = 0;
     std::vector<std::uint32_t> steps_;

@@ -8,12 +8,15 @@
 #include <ranges>
 #include <tuple>
 
+#include "base/phase.h"
+
 namespace draftscope {
 namespace {
 
 constexpr std::uint8_t phase_mask = 31;
 constexpr TimeNs max_narrow = std::numeric_limits<std::uint32_t>::max();
-constexpr int first_draft_phase = 2, last_draft_phase = 8;  // backbone .. remap
+constexpr int first_draft_phase = static_cast<int>(Phase::backbone),
+              last_draft_phase = static_cast<int>(Phase::remap);
 
 bool is_draft(const SpanRow& span) {
     return span.phase_id >= first_draft_phase && span.phase_id <= last_draft_phase;
@@ -54,10 +57,7 @@ void TimelineRow::append(TimeNs start, TimeNs end, std::uint8_t phase, std::uint
     if (chunks_.back()->narrow && std::max(start - chunks_.back()->base, end - start) > max_narrow / 2)
         chunks_.back() = copy_prefix(*chunks_.back(), at, false);
     Chunk& chunk = *chunks_.back();
-    if (chunk.narrow)
-        write_times(*chunk.narrow, at, start, end - start, phase);
-    else
-        write_times(*chunk.wide, at, start, end - start, phase);
+    chunk.with_times([&](auto& times) { write_times(times, at, start, end - start, phase); });
     chunk.phase[at] = phase;
     chunk.level[at] = static_cast<std::uint8_t>(std::clamp(level, 0, 255));
     chunk.source[at] = source;
@@ -86,10 +86,7 @@ std::shared_ptr<TimelineRow::Chunk> TimelineRow::copy_prefix(const Chunk& from, 
         copy_times(*from.narrow, *chunk->narrow);
     } else {
         chunk->wide.reset(new Times<TimeNs>);
-        if (from.narrow)
-            copy_times(*from.narrow, *chunk->wide);
-        else
-            copy_times(*from.wide, *chunk->wide);
+        from.with_times([&](const auto& times) { copy_times(times, *chunk->wide); });
     }
     return chunk;
 }
@@ -139,15 +136,11 @@ std::size_t TimelineRow::busy_before(std::size_t count, PhaseSums& out) const {
     }
     const Chunk& last = chunk(count);
     const std::size_t rows = count % chunk_rows, whole = rows / block * block;
-    const auto add = [&](const auto& times) {
+    last.with_times([&](const auto& times) {
         for (std::size_t p = 0; p < out.size(); ++p)
             out[p] = last.before[p] + static_cast<TimeNs>(times.sums[rows / block][p]);
         for (std::size_t i = whole; i < rows; ++i) out[last.phase[i]] += static_cast<TimeNs>(times.length[i]);
-    };
-    if (last.narrow)
-        add(*last.narrow);
-    else
-        add(*last.wide);
+    });
     return rows - whole;
 }
 

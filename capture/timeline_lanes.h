@@ -58,11 +58,16 @@ class TimelineRow {
     struct Chunk {
         // Leaves the arrays uninitialised: append() writes them row by row.
         explicit Chunk(TimeNs first) : base(first) {}
+        /// Returns `use` of the times in their width.
+        template <typename Use>
+        auto with_times(Use use) const {
+            return narrow ? use(*narrow) : use(*wide);
+        }
         TimeNs start(std::size_t i) const {
-            return base + (narrow ? static_cast<TimeNs>(narrow->start[i]) : wide->start[i]);
+            return base + with_times([i](const auto& times) { return static_cast<TimeNs>(times.start[i]); });
         }
         TimeNs length(std::size_t i) const {
-            return narrow ? static_cast<TimeNs>(narrow->length[i]) : wide->length[i];
+            return with_times([i](const auto& times) { return static_cast<TimeNs>(times.length[i]); });
         }
         TimeNs end(std::size_t i) const { return start(i) + length(i); }
 

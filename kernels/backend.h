@@ -36,9 +36,17 @@ struct DeviceInfo {
     std::string driver, runtime;            ///< versions, "13.0"
 };
 
-/// Which sizes of operands the ops of a backend support.
+/// What the ops of a backend support and need. Those of a device are the defaults.
 struct BackendLimits {
-    bool unlimited = false;
+    bool unlimited = false;  ///< ops take operands of all sizes
+    /// Memory for the weights of one op of rejection sampling: several times the nodes that occupy all
+    /// processors. 0 = sampling needs none.
+    std::size_t rejection_bytes = std::size_t{256} << 20;
+    bool partial_attention = true;  ///< AttentionOp::partial is used
+    /// Values that ops pass to each other stay in a cache; phases do not count their bytes.
+    bool caches_values = false;
+    /// Rows of a pass over a prompt. Few rows would leave tensor cores idle; our default, not measured.
+    int prefill_rows = 512;
     bool can_topk(int support, int k) const { return unlimited || kernels::can_topk(support, k); }
     bool can_sample(int columns) const { return unlimited || columns <= max_sample_columns; }
     /// `width`: candidates of a row, or nodes of a tree's level.
@@ -46,6 +54,9 @@ struct BackendLimits {
     bool can_rerank(int candidates, int nodes) const {
         return unlimited || kernels::can_rerank(candidates, nodes);
     }
+    bool can_route(int columns, int k) const { return unlimited || kernels::can_route(columns, k); }
+    /// `clusters`: without the one that every row includes.
+    bool can_choose_clusters(int clusters) const { return unlimited || clusters < max_clusters; }
 };
 
 /// Counters of a device's use, as `doctor` and `run` report them.
@@ -99,7 +110,7 @@ DeviceMemory& host_memory();
 /// Memory, ops, and the threads that run ops (CPU) or the stream that they are enqueued to (GPU).
 class Backend : public DeviceMemory {
   public:
-    explicit Backend(std::unique_ptr<ThreadPool> pool);
+    explicit Backend(std::unique_ptr<ThreadPool> pool, const BackendLimits& limits = {});
     ~Backend() override;
     virtual const DeviceInfo& info() const = 0;
     /// Returns whether this is the CPU. Its memory is the host's, ops run at once, and graphs are not kept.
@@ -163,6 +174,9 @@ class Backend : public DeviceMemory {
     // For each op of the list in kernels/ops.h, `enqueue(op)` and `name(op)`, which is the same.
     DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
 
+    /// Writes rows of `width` values as activations, [rows, stride], normalised if `x` has a weight. Further
+    /// columns become zero.
+    void to_activations(const NormSpec& x, int rows, int width, Activations y, int stride);
     /// Runs a product and the ops around it; see FusedMatmulOp.
     virtual void fused_matmul(const FusedMatmulOp& op);
     /// Returns whether matmul_topk() of `n` outputs is faster than a product and topk(). If the logits are
@@ -172,15 +186,11 @@ class Backend : public DeviceMemory {
     /// or slower. The caller records them as two phases.
     virtual bool splits_matmul_topk(int /*n*/, int /*k*/) const { return false; }
     /// Verifies trees by rejection sampling. Lists their drafts, samples every node and follows the accepted
-    /// drafts. op.weights has rejection_weights(max_nodes, vocab) values.
+    /// drafts. op.weights has [max_nodes, vocab] values, unless BackendLimits::rejection_bytes is
+    /// 0: the CPU samples the nodes of paths only.
     virtual void sample_and_follow(const RejectionSampleOp& op, int max_nodes,
                                    std::span<const ListChildrenOp> lists,
                                    std::span<const FollowAcceptedOp> paths);
-    /// Returns the scratch values that sampling `nodes` nodes at once needs. The CPU samples the nodes of
-    /// paths only and needs none.
-    virtual std::size_t rejection_weights(int nodes, int vocab) const {
-        return static_cast<std::size_t>(nodes) * static_cast<std::size_t>(vocab);
-    }
     /// Verifies trees by typical acceptance, with the entropies of `entropy`. The CPU computes only those
     /// that it needs, and does not store them.
     virtual void accept_typical_trees(const EntropyOp& entropy, std::span<const AcceptTypicalOp> trees);
@@ -207,8 +217,13 @@ class Backend : public DeviceMemory {
     /// Returns a count that an op leaves in memory, if the backend has computed it; else its upper bound.
     /// Later ops then process missing items.
     virtual int known_count(const std::int32_t* /*count*/, int bound) const { return bound; }
-    /// Returns the limits of operands' sizes.
-    virtual BackendLimits limits() const { return {}; }
+    const BackendLimits& limits() const { return limits_; }
+    /// Returns the values at AttentionOp::partial for a row of `blocks` blocks.
+    std::size_t attention_partials(const AttentionHeads& shape, int blocks) const {
+        return limits_.partial_attention
+                   ? static_cast<std::size_t>(shape.heads) * blocks * (shape.head_dim + 2)
+                   : 0;
+    }
     /// Fills rows of a matrix with generated values, and their padding with zeros. Returns false if the
     /// device cannot: the host generates and uploads them then.
     virtual bool fill_random(half_t* /*first_row*/, int /*rows*/, int /*k*/, const RandomValues& /*values*/) {
@@ -233,6 +248,7 @@ class Backend : public DeviceMemory {
 
   private:
     std::unique_ptr<ThreadPool> pool_;
+    const BackendLimits limits_;
     std::recursive_mutex submit_mutex_;
     Float16Kind dtype_ = Float16Kind::bf16;
     std::string error_, out_of_memory_;

@@ -3,6 +3,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/backend.h"
+
 namespace draftscope::kernels {
 
 /// cos and sin of the first positions, each [rows(), head_dim / 2].
@@ -23,5 +25,23 @@ struct RopeTable {
 /// (llama-3 scaling).
 RopeTable make_rope_table(int head_dim, float theta, int positions, std::span<const float> divisors = {},
                           float scale = 1);
+
+/// A table as an operand of ops. A device keeps all positions in its memory; the CPU reads the table, which
+/// grows with the positions in use.
+class DeviceRope {
+  public:
+    /// Returns false if out of memory. `table` must outlive the object.
+    bool load(Backend& backend, RopeTable& table);
+    /// Makes the first `positions` available. On the CPU, the addresses may change.
+    void extend(int positions) { table_->extend(positions); }
+    const float* cos() const { return on_device_.bytes() > 0 ? on_device_.as<float>() : table_->cos.data(); }
+    const float* sin() const {
+        return on_device_.bytes() > 0 ? on_device_.as<float>() + table_->cos.size() : table_->sin.data();
+    }
+
+  private:
+    RopeTable* table_ = nullptr;
+    DeviceBuffer on_device_;  ///< cos, then sin
+};
 
 }  // namespace draftscope::kernels

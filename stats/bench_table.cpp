@@ -60,19 +60,8 @@ std::optional<double> mean(std::span<const double> values) {
 }
 
 std::optional<double> deviation(std::span<const double> values) {
-    if (values.size() < 2) return std::nullopt;
-    double squares = 0;
-    for (const double value : values) squares += (value - *mean(values)) * (value - *mean(values));
-    return std::sqrt(squares / static_cast<double>(values.size() - 1));
+    return values.size() < 2 ? std::nullopt : std::optional(sample_deviation(values));
 }
-
-/// Values that may be absent, by repetition or task.
-struct Values {
-    std::vector<double> known;
-    void add(const std::optional<double>& value) {
-        if (value) known.push_back(*value);
-    }
-};
 
 /// Work of a conversation under a method and under the method that it is compared with.
 struct BenchUnit {
@@ -87,9 +76,10 @@ std::optional<double> mean_of_tasks(const std::vector<BenchUnit>& units, std::si
     std::vector<Pair> sums(tasks);
     for (std::size_t u = 0; u < units.size(); ++u)
         sums[units[u].task].add(units[u].pair, times_drawn.empty() ? 1 : times_drawn[u]);
-    Values values;
-    for (const Pair& sum : sums) values.add(figure(sum));
-    return mean(values.known);
+    std::vector<double> known;
+    for (const Pair& sum : sums)
+        if (const std::optional<double> value = figure(sum)) known.push_back(*value);
+    return mean(known);
 }
 
 class TableBuilder {
@@ -181,13 +171,15 @@ class TableBuilder {
     static std::optional<double> tau_of(const Pair& sum) { return sum.method.tau(); }
     static std::optional<double> tau_unclipped_of(const Pair& sum) { return sum.method.tau_unclipped(); }
 
-    /// Figures of each repetition over one group of prompts.
-    struct Repetition {
-        std::optional<double> tau, tau_unclipped, speed, end_to_end, speedup, end_to_end_speedup;
-    };
-    static constexpr std::optional<double> Repetition::*figures[] = {
-        &Repetition::tau,        &Repetition::tau_unclipped, &Repetition::speed,
-        &Repetition::end_to_end, &Repetition::speedup,       &Repetition::end_to_end_speedup};
+    static constexpr std::array deviations = {&BenchDeviations::tau_sd,
+                                              &BenchDeviations::tau_unclipped_sd,
+                                              &BenchDeviations::tokens_per_second_sd,
+                                              &BenchDeviations::end_to_end_tokens_per_second_sd,
+                                              &BenchDeviations::speedup_sd,
+                                              &BenchDeviations::end_to_end_speedup_sd};
+    /// The figures of one repetition whose deviations these are.
+    using Repetition = std::array<std::optional<double>, std::size(deviations)>;
+    /// Returns the figures of each repetition over one group of prompts.
     std::vector<Repetition> repetitions(const BenchMethodSamples& method,
                                         const std::vector<std::size_t>* groups, std::size_t group) const {
         std::vector<Work> sums(method.units.size());
@@ -204,20 +196,16 @@ class TableBuilder {
                            ratio(pairs[r], &Work::end_to_end_speed)});
         return out;
     }
-    /// Sets the deviations of a cell or of means over tasks.
-    template <typename Figures>
-    static void set_deviations(const std::vector<Repetition>& repetitions, Figures& out) {
-        const auto over_repetitions = [&](std::optional<double> Repetition::*figure) {
-            Values values;
-            for (const Repetition& one : repetitions) values.add(one.*figure);
-            return deviation(values.known);
-        };
-        out.tau_sd = over_repetitions(&Repetition::tau);
-        out.tau_unclipped_sd = over_repetitions(&Repetition::tau_unclipped);
-        out.tokens_per_second_sd = over_repetitions(&Repetition::speed);
-        out.end_to_end_tokens_per_second_sd = over_repetitions(&Repetition::end_to_end);
-        out.speedup_sd = over_repetitions(&Repetition::speedup);
-        out.end_to_end_speedup_sd = over_repetitions(&Repetition::end_to_end_speedup);
+    /// Returns the known values of one figure.
+    static std::vector<double> known(const std::vector<Repetition>& repetitions, std::size_t figure) {
+        std::vector<double> out;
+        for (const Repetition& one : repetitions)
+            if (one[figure]) out.push_back(*one[figure]);
+        return out;
+    }
+    static void set_deviations(const std::vector<Repetition>& repetitions, BenchDeviations& out) {
+        for (std::size_t f = 0; f < deviations.size(); ++f)
+            out.*deviations[f] = deviation(known(repetitions, f));
     }
 
     BenchCell cell(const BenchMethodSamples& method, const std::vector<std::size_t>* groups,
@@ -256,15 +244,15 @@ class TableBuilder {
 
     BenchMacro macro(const BenchMethodSamples& method, const std::vector<BenchCell>& tasks) const {
         BenchMacro out;
-        Values taus, speeds, end_to_end;
-        for (const BenchCell& task : tasks) {
-            if (task.tau > 0) taus.add(task.tau);
-            if (task.tokens_per_second > 0) speeds.add(task.tokens_per_second);
-            if (task.end_to_end_tokens_per_second > 0) end_to_end.add(task.end_to_end_tokens_per_second);
-        }
-        out.tau = mean(taus.known);
-        out.tokens_per_second = mean(speeds.known);
-        out.end_to_end_tokens_per_second = mean(end_to_end.known);
+        const auto mean_of = [&](double BenchCell::*figure) {
+            std::vector<double> known;
+            for (const BenchCell& task : tasks)
+                if (task.*figure > 0) known.push_back(task.*figure);
+            return mean(known);
+        };
+        out.tau = mean_of(&BenchCell::tau);
+        out.tokens_per_second = mean_of(&BenchCell::tokens_per_second);
+        out.end_to_end_tokens_per_second = mean_of(&BenchCell::end_to_end_tokens_per_second);
         out.tau_unclipped = estimate_of(common_units(method, &method, nullptr, 0), tau_unclipped_of, true);
         const std::vector<BenchUnit> units = common_units(method, plain(), nullptr, 0);
         out.speedup = estimate(units, &Work::speed, true);
@@ -274,16 +262,14 @@ class TableBuilder {
     }
     /// Means over tasks of each repetition.
     std::vector<Repetition> mean_repetitions(const BenchMethodSamples& method) const {
-        std::vector<std::vector<Repetition>> tasks;
-        for (std::size_t t = 0; t < table_.tasks.size(); ++t)
-            tasks.push_back(repetitions(method, &task_of_, t));
-        std::vector<Repetition> out(method.units.size());
+        std::vector<std::vector<Repetition>> by_repetition(method.units.size());
+        for (std::size_t t = 0; t < table_.tasks.size(); ++t) {
+            const std::vector<Repetition> task = repetitions(method, &task_of_, t);
+            for (std::size_t r = 0; r < task.size(); ++r) by_repetition[r].push_back(task[r]);
+        }
+        std::vector<Repetition> out(by_repetition.size());
         for (std::size_t r = 0; r < out.size(); ++r)
-            for (const auto figure : figures) {
-                Values values;
-                for (const std::vector<Repetition>& task : tasks) values.add(task[r].*figure);
-                out[r].*figure = mean(values.known);
-            }
+            for (std::size_t f = 0; f < deviations.size(); ++f) out[r][f] = mean(known(by_repetition[r], f));
         return out;
     }
 

@@ -45,9 +45,14 @@ struct BenchSamples {
 /// (FR-Spec, arXiv 2502.14856, section 4.1). Other categories are tasks of their own.
 std::string task_of_category(std::string_view category);
 
+/// Standard deviations over repetitions, of a figure or of its mean over tasks. Absent with fewer than two.
+struct BenchDeviations {
+    std::optional<double> tau_sd, tau_unclipped_sd, tokens_per_second_sd, speedup_sd;
+    std::optional<double> end_to_end_tokens_per_second_sd, end_to_end_speedup_sd;
+};
 /// Figures over the prompts of one category or task, or over all. Sums over all repetitions are divided, so
-/// long texts weigh more (micro mean). Standard deviations are over repetitions, if there are at least two.
-struct BenchCell {
+/// long texts weigh more (micro mean).
+struct BenchCell : BenchDeviations {
     std::size_t prompts = 0;
     double tau = 0;            ///< 0 without rounds
     double tau_unclipped = 0;  ///< 1 + accepted / rounds; 0 without rounds
@@ -58,19 +63,14 @@ struct BenchCell {
     std::optional<Estimate> speedup;             ///< of decoding, relative to plain decoding
     std::optional<Estimate> end_to_end_speedup;  ///< prefill included on both sides
     std::size_t conversations = 0;  ///< conversations that both methods decoded; speed-ups resample them
-    std::optional<double> tau_sd, tau_unclipped_sd, tokens_per_second_sd, speedup_sd;
-    std::optional<double> end_to_end_tokens_per_second_sd, end_to_end_speedup_sd;
     /// Per call, mean over rounds: rows of the head read, and tokens of one row's own shortlist.
     double active_rows = 0, row_tokens = 0;
 };
 /// Arithmetic means of the tasks' figures, as the papers' averages are.
-struct BenchMacro {
+struct BenchMacro : BenchDeviations {
     std::optional<double> tau, tokens_per_second, end_to_end_tokens_per_second;
     std::optional<Estimate> tau_unclipped;  ///< the papers' tau
     std::optional<Estimate> speedup, end_to_end_speedup;
-    // Of the mean, over repetitions.
-    std::optional<double> tau_sd, tau_unclipped_sd, tokens_per_second_sd, speedup_sd;
-    std::optional<double> end_to_end_tokens_per_second_sd, end_to_end_speedup_sd;
 };
 /// The row of one method.
 struct BenchRow {

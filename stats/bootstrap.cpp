@@ -64,15 +64,15 @@ class SortedByUnit {
     std::vector<std::vector<std::uint32_t>> positions_;
 };
 
-double deviation_of(std::span<const double> values) {
+}  // namespace
+
+double sample_deviation(std::span<const double> values) {
     double sum = 0, squares = 0;
     for (const double value : values) sum += value;
     const double mean = sum / static_cast<double>(values.size());
     for (const double value : values) squares += (value - mean) * (value - mean);
     return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
-
-}  // namespace
 
 std::string estimate_text(const Estimate& estimate, int digits) {
     if (!estimate.interval) return fmt::format("{:.{}f}", estimate.value, digits);
@@ -131,7 +131,7 @@ std::optional<Spread> estimate_spread(double value, std::span<const double> resa
         for (double& one : scaled) one = std::log(one);
     const auto n = static_cast<double>(units);
     const double resolution = options.resolution * (out.is_logarithmic ? 1.0 : std::abs(value));
-    out.error = std::hypot(deviation_of(scaled) * std::sqrt(n / (n - 1)), resolution);
+    out.error = std::hypot(sample_deviation(scaled) * std::sqrt(n / (n - 1)), resolution);
     return out;
 }
 
@@ -152,6 +152,14 @@ Estimate bootstrap_estimate(double value, std::size_t units, const ResampledStat
     if (const auto spread = bootstrap_spread(value, units, statistic, options))
         out.interval = spread->interval(value);
     return out;
+}
+
+Estimate ratio_of_sums(const std::vector<Fraction>& units, const BootstrapOptions& options) {
+    Fraction sum;
+    for (const Fraction& unit : units) sum.add(unit);
+    return bootstrap_estimate(sum.value().value_or(0), units.size(),
+                              of_drawn_sum(units, [](const Fraction& drawn) { return drawn.value(); }),
+                              options);
 }
 
 std::optional<Interval> median_interval(std::span<const double> values,

@@ -26,6 +26,17 @@ struct Estimate {
     std::optional<Interval> interval;  ///< 95 %; absent with too few conversations
 };
 
+/// A ratio of sums.
+struct Fraction {
+    double above = 0, below = 0;
+    void add(const Fraction& other, double times = 1) {
+        above += times * other.above;
+        below += times * other.below;
+    }
+    /// Absent if the denominator is not above 0.
+    std::optional<double> value() const { return below > 0 ? std::optional(above / below) : std::nullopt; }
+};
+
 struct BootstrapOptions {
     int resamples = bootstrap_resamples;
     std::uint64_t seed = 20260519;
@@ -66,6 +77,16 @@ std::optional<Spread> estimate_spread(double value, std::span<const double> resa
 
 /// A statistic over drawn units; nullopt if it has no value for a draw.
 using ResampledStatistic = std::function<std::optional<double>(std::span<const std::uint32_t> times_drawn)>;
+/// Returns the statistic whose value is `value` of the sum of the drawn units, which have add(unit, times).
+/// The units must outlive it.
+template <typename Unit, typename Value>
+ResampledStatistic of_drawn_sum(const std::vector<Unit>& units, Value value) {
+    return [&units, value](std::span<const std::uint32_t> times_drawn) -> std::optional<double> {
+        Unit sum{};
+        for (std::size_t u = 0; u < units.size(); ++u) sum.add(units[u], times_drawn[u]);
+        return value(sum);
+    };
+}
 std::optional<Spread> bootstrap_spread(double value, std::size_t units, const ResampledStatistic& statistic,
                                        const BootstrapOptions& options = {});
 
@@ -73,12 +94,17 @@ std::optional<Spread> bootstrap_spread(double value, std::size_t units, const Re
 Estimate bootstrap_estimate(double value, std::size_t units, const ResampledStatistic& statistic,
                             const BootstrapOptions& options = {});
 
+/// Returns the ratio of the units' sums with its interval; 0 without a denominator.
+Estimate ratio_of_sums(const std::vector<Fraction>& units, const BootstrapOptions& options = {});
+
 /// Returns the interval of the median of `values`; value i belongs to unit `unit_index[i]` (< units). Units
 /// without values don't count.
 std::optional<Interval> median_interval(std::span<const double> values,
                                         std::span<const std::uint32_t> unit_index, std::size_t units,
                                         const BootstrapOptions& options = {});
 
+/// Returns the standard deviation of a sample of at least two values.
+double sample_deviation(std::span<const double> values);
 /// Returns P(|T| > t) of Student's distribution.
 double student_two_sided(double t, std::size_t degrees);
 /// Returns the t with P(|T| > t) = 5 %.

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/enum_text.h"
 #include "base/format_count.h"
 #include "base/phase_names.h"
 #include "base/tier_text.h"
@@ -20,10 +21,7 @@
 namespace draftscope {
 namespace {
 
-/// A ratio of sums over prompts: numerator and denominator for one prompt.
-struct Fraction {
-    double above = 0, below = 0;
-};
+/// Returns the part of one prompt in a ratio of sums.
 using FractionOf = std::function<Fraction(const PromptWork&)>;
 
 struct Measured {
@@ -31,43 +29,44 @@ struct Measured {
     double p = 1;  ///< two-sided p-value of the null hypothesis that nothing changed
 };
 
+/// A ratio on both sides.
+struct FractionPair {
+    Fraction a, b;
+    void add(const FractionPair& other, double times = 1) {
+        a.add(other.a, times);
+        b.add(other.b, times);
+    }
+};
+
+/// Returns the unit's sum, which may be a new one.
+template <typename Unit>
+Unit& unit_at(std::vector<Unit>& units, std::size_t unit) {
+    units.resize(std::max(units.size(), unit + 1));
+    return units[unit];
+}
+
 Measured measure(const std::vector<PromptPair>& pairs, const FractionOf& of,
                  const BootstrapOptions& options) {
-    std::vector<Fraction> a, b;  // by unit
-    Fraction sum_a, sum_b;
-    const auto add = [](Fraction& sum, const Fraction& one) {
-        sum.above += one.above;
-        sum.below += one.below;
-    };
+    std::vector<FractionPair> units;
+    FractionPair sum;
     for (const PromptPair& pair : pairs) {
-        if (pair.unit >= a.size()) {
-            a.resize(pair.unit + 1);
-            b.resize(pair.unit + 1);
-        }
-        const Fraction of_a = of(pair.a), of_b = of(pair.b);
-        add(a[pair.unit], of_a);
-        add(b[pair.unit], of_b);
-        add(sum_a, of_a);
-        add(sum_b, of_b);
+        const FractionPair one{of(pair.a), of(pair.b)};
+        unit_at(units, pair.unit).add(one);
+        sum.add(one);
     }
     Measured out;
-    const auto value = [](const Fraction& f) { return f.below > 0 ? f.above / f.below : 0.0; };
-    out.quantity.a = value(sum_a);
-    out.quantity.b = value(sum_b);
+    out.quantity.a = sum.a.value().value_or(0);
+    out.quantity.b = sum.b.value().value_or(0);
     if (out.quantity.a <= 0) return out;
     out.quantity.ratio.value = out.quantity.b / out.quantity.a;
-    const auto spread = bootstrap_spread(
-        out.quantity.ratio.value, a.size(),
-        [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
-            Fraction x, y;
-            for (std::size_t i = 0; i < drawn.size(); ++i) {
-                x = {x.above + drawn[i] * a[i].above, x.below + drawn[i] * a[i].below};
-                y = {y.above + drawn[i] * b[i].above, y.below + drawn[i] * b[i].below};
-            }
-            if (value(x) <= 0) return std::nullopt;
-            return value(y) / value(x);
-        },
-        options);
+    const auto spread = bootstrap_spread(out.quantity.ratio.value, units.size(),
+                                         of_drawn_sum(units,
+                                                      [](const FractionPair& drawn) -> std::optional<double> {
+                                                          const double a = drawn.a.value().value_or(0);
+                                                          if (a <= 0) return std::nullopt;
+                                                          return drawn.b.value().value_or(0) / a;
+                                                      }),
+                                         options);
     if (!spread) return out;
     out.quantity.ratio.interval = spread->interval(out.quantity.ratio.value);
     out.p = spread->p_value(out.quantity.ratio.value, 1);
@@ -106,10 +105,7 @@ ComparedQuantity whole(const std::vector<PromptPair>& pairs, const char* name, c
 std::vector<ComparedQuantity> compare_phases(const std::vector<PromptPair>& pairs,
                                              const BootstrapOptions& options) {
     std::vector<Measured> measured;
-    std::vector<PhaseRow> order(phase_rows.begin() + 1, phase_rows.end());
-    std::stable_sort(order.begin(), order.end(),
-                     [](const PhaseRow& x, const PhaseRow& y) { return x.sort < y.sort; });
-    for (const PhaseRow& phase : order) {
+    for (const PhaseRow& phase : std::span(phase_rows).subspan(1)) {
         Measured one = measure(
             pairs,
             [&](const PromptWork& work) {
@@ -144,44 +140,34 @@ bool verify_is_control(const std::vector<RunDifference>& differences) {
 /// Sets the machine control and the speed ratio adjusted for it.
 void check_machine(const std::vector<PromptPair>& pairs, Comparison& out, const BootstrapOptions& options) {
     if (!verify_is_control(out.differences)) return;
-    std::vector<VerifyPair> units;
-    std::vector<Fraction> speed_a, speed_b;
-    for (const PromptPair& pair : pairs) {
-        if (pair.unit >= units.size()) {
-            units.resize(pair.unit + 1);
-            speed_a.resize(pair.unit + 1);
-            speed_b.resize(pair.unit + 1);
+    std::vector<VerifyPair> verify;
+    struct Unit {
+        FractionPair speed;
+        Fraction control;
+        void add(const Unit& other, double times) {
+            speed.add(other.speed, times);
+            control.add(other.control, times);
         }
-        add(units[pair.unit].a, pair.a.verify);
-        add(units[pair.unit].b, pair.b.verify);
-        speed_a[pair.unit].above += pair.a.timed_committed;
-        speed_a[pair.unit].below += pair.a.ns;
-        speed_b[pair.unit].above += pair.b.timed_committed;
-        speed_b[pair.unit].below += pair.b.ns;
-    }
-    out.machine = machine_control(units, options);
-    if (!out.machine) return;
-    std::vector<MatchedTime> verify;
-    for (const VerifyPair& unit : units) verify.push_back(matched(unit));
-    const auto of = [&](const auto& times) -> std::optional<double> {
-        Fraction a, b, control;
-        for (std::size_t i = 0; i < units.size(); ++i) {
-            const double n = times(i);
-            a = {a.above + n * speed_a[i].above, a.below + n * speed_a[i].below};
-            b = {b.above + n * speed_b[i].above, b.below + n * speed_b[i].below};
-            control = {control.above + n * verify[i].b_ns, control.below + n * verify[i].a_ns};
-        }
-        if (a.above <= 0 || a.below <= 0 || b.below <= 0 || control.below <= 0) return std::nullopt;
-        return (b.above / b.below) / (a.above / a.below) * (control.above / control.below);
     };
-    const auto value = of([](std::size_t) { return 1.0; });
-    if (!value) return;
-    out.adjusted_speed = bootstrap_estimate(
-        *value, units.size(),
-        [&](std::span<const std::uint32_t> drawn) {
-            return of([&](std::size_t i) { return static_cast<double>(drawn[i]); });
-        },
-        options);
+    std::vector<Unit> units;
+    for (const PromptPair& pair : pairs) {
+        add(unit_at(verify, pair.unit).a, pair.a.verify);
+        add(unit_at(verify, pair.unit).b, pair.b.verify);
+        unit_at(units, pair.unit)
+            .speed.add({{pair.a.timed_committed, pair.a.ns}, {pair.b.timed_committed, pair.b.ns}});
+    }
+    out.machine = machine_control(verify, options);
+    if (!out.machine) return;
+    for (std::size_t u = 0; u < units.size(); ++u) {
+        const MatchedTime time = matched(verify[u]);
+        units[u].control = {time.b_ns, time.a_ns};
+    }
+    const auto adjusted = of_drawn_sum(units, [](const Unit& sum) -> std::optional<double> {
+        const auto a = sum.speed.a.value(), b = sum.speed.b.value(), control = sum.control.value();
+        return a && *a > 0 && b && control ? std::optional(*b / *a * *control) : std::nullopt;
+    });
+    const auto value = adjusted(std::vector<std::uint32_t>(units.size(), 1));
+    if (value) out.adjusted_speed = bootstrap_estimate(*value, units.size(), adjusted, options);
 }
 
 /// Formats "20 conversations", or "20 turns of 12 conversations".
@@ -309,10 +295,6 @@ void warn(Comparison& c) {
                         c.pairs - c.same_tokens, c.pairs));
 }
 
-}  // namespace
-
-namespace {
-
 /// Checks that the runs of one side exist and repeat one setting.
 Status check_side(const Snapshot& snapshot, std::span<const RowId> runs) {
     const RunRow* first = nullptr;
@@ -330,11 +312,6 @@ Status check_side(const Snapshot& snapshot, std::span<const RowId> runs) {
 }
 
 }  // namespace
-
-Result<Comparison> compare_runs(const Snapshot& a, RowId run_a, const Snapshot& b, RowId run_b,
-                                const CompareOptions& options) {
-    return compare_runs(a, std::vector{run_a}, b, std::vector{run_b}, options);
-}
 
 Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& runs_a, const Snapshot& b,
                                 const std::vector<RowId>& runs_b, const CompareOptions& options) {
@@ -408,17 +385,8 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
 }
 
 std::string_view to_text(Change change) {
-    switch (change) {
-        case Change::better:
-            return "better";
-        case Change::worse:
-            return "worse";
-        case Change::none_shown:
-            return "no change shown";
-        case Change::no_interval:
-            break;
-    }
-    return "too few conversations";
+    constexpr std::string_view texts[] = {"better", "worse", "no change shown", "too few conversations"};
+    return enum_text(texts, change);
 }
 
 std::string change_percent(double ratio) {

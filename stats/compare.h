@@ -61,12 +61,13 @@ struct Comparison {
 };
 /// Pairs prompts by suite, id and turn; repeated names are paired in order. Prompts with different texts are
 /// not paired. Returns bad_input without pairs, or if the runs are not comparable and `force` is not set.
-Result<Comparison> compare_runs(const Snapshot& a, RowId run_a, const Snapshot& b, RowId run_b,
-                                const CompareOptions& options = {});
-/// As above, with several runs per side. The runs of a side must repeat one setting (seeds, shards of the
-/// prompts).
+/// The runs of a side must repeat one setting (seeds, shards of the prompts).
 Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& runs_a, const Snapshot& b,
                                 const std::vector<RowId>& runs_b, const CompareOptions& options = {});
+inline Result<Comparison> compare_runs(const Snapshot& a, RowId run_a, const Snapshot& b, RowId run_b,
+                                       const CompareOptions& options = {}) {
+    return compare_runs(a, std::vector{run_a}, b, std::vector{run_b}, options);
+}
 
 std::string_view to_text(Change change);  ///< "better", "worse", "no change shown", "too few conversations"
 

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/phase.h"
+
 namespace draftscope {
 
 namespace {
@@ -27,7 +29,7 @@ std::vector<PromptWork> measure_work(const Snapshot& snapshot, RowId run_id) {
         const StepPhases phases = timed ? step_phases(snapshot, i) : StepPhases();
         const VerifyShape shape = verify_shape(snapshot, step);
         const double part = 1.0 / step.rounds.count;
-        const double verify_ns = part * static_cast<double>(phases.ns[verify_phase_index()]);
+        const double verify_ns = part * static_cast<double>(phases.ns[static_cast<int>(Phase::verify)]);
         for (std::uint32_t r = 0; r < step.rounds.count; ++r) {
             const RoundRow& round = snapshot.rounds[step.rounds.first + r].row;
             const auto found = index.find(round.prompt_id);

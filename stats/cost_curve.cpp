@@ -10,10 +10,26 @@
 namespace draftscope {
 namespace {
 
-constexpr std::string_view term_names[] = {"fixed",      "first_level", "sequence",         "row",
-                                           "row_over_4", "row_over_16", "cached",           "row_context",
-                                           "node",       "size",        "size_first_level", "size_row",
-                                           "verify"};
+/// A term's name in files and its value. In the order of CostTerm.
+struct Term {
+    std::string_view name;
+    double (*value)(const CostSizes&);
+};
+constexpr Term all_terms[] = {
+    {"fixed", [](const CostSizes&) { return 1.0; }},
+    {"first_level", [](const CostSizes& of) { return of.first_level ? 1.0 : 0.0; }},
+    {"sequence", [](const CostSizes& of) { return of.batch; }},
+    {"row", [](const CostSizes& of) { return of.rows; }},
+    {"row_over_4", [](const CostSizes& of) { return std::max(0.0, of.rows - 4); }},
+    {"row_over_16", [](const CostSizes& of) { return std::max(0.0, of.rows - 16); }},
+    {"cached", [](const CostSizes& of) { return of.batch * of.context; }},
+    {"row_context", [](const CostSizes& of) { return of.rows * of.context; }},
+    {"node", [](const CostSizes& of) { return of.rows / of.batch; }},
+    {"size", [](const CostSizes& of) { return of.size; }},
+    {"size_first_level", [](const CostSizes& of) { return of.first_level ? of.size : 0.0; }},
+    {"size_row", [](const CostSizes& of) { return of.size * of.rows; }},
+    {"verify", [](const CostSizes& of) { return of.verify_ms; }},
+};
 
 constexpr int max_terms = 10;
 using Vector = std::array<double, max_terms>;
@@ -166,45 +182,17 @@ double find_misfit(std::span<const ResidualGroup> groups, double point_error, do
 }  // namespace
 
 std::string_view to_text(CostTerm term) {
-    return term_names[static_cast<std::size_t>(term)];
+    return all_terms[static_cast<std::size_t>(term)].name;
 }
 
 std::optional<CostTerm> parse_cost_term(std::string_view text) {
-    const auto found = std::ranges::find(term_names, text);
-    if (found == std::end(term_names)) return std::nullopt;
-    return static_cast<CostTerm>(found - term_names);
+    const auto found = std::ranges::find(all_terms, text, &Term::name);
+    if (found == std::end(all_terms)) return std::nullopt;
+    return static_cast<CostTerm>(found - all_terms);
 }
 
 double value_of(CostTerm term, const CostSizes& sizes) {
-    switch (term) {
-        case CostTerm::fixed:
-            return 1;
-        case CostTerm::first_level:
-            return sizes.first_level ? 1 : 0;
-        case CostTerm::sequence:
-            return sizes.batch;
-        case CostTerm::row:
-            return sizes.rows;
-        case CostTerm::row_over_4:
-            return std::max(0.0, sizes.rows - 4);
-        case CostTerm::row_over_16:
-            return std::max(0.0, sizes.rows - 16);
-        case CostTerm::cached:
-            return sizes.batch * sizes.context;
-        case CostTerm::row_context:
-            return sizes.rows * sizes.context;
-        case CostTerm::node:
-            return sizes.rows / sizes.batch;
-        case CostTerm::size:
-            return sizes.size;
-        case CostTerm::size_first_level:
-            return sizes.first_level ? sizes.size : 0;
-        case CostTerm::size_row:
-            return sizes.size * sizes.rows;
-        case CostTerm::verify:
-            return sizes.verify_ms;
-    }
-    return 0;
+    return all_terms[static_cast<std::size_t>(term)].value(sizes);
 }
 
 double CostCurve::ms(const CostSizes& sizes) const {

@@ -35,13 +35,10 @@ std::optional<double> positive(double value) {
 
 /// Adds a unit `times` times.
 void add(PairedSample& sum, const PairedSample& unit, double times) {
-    sum.head.add(unit.head, times);
-    sum.full.add(unit.full, times);
-    sum.drive_at_head.add(unit.drive_at_head, times);
-    sum.drive_at_full.add(unit.drive_at_full, times);
-    sum.base.add(unit.base, times);
-    sum.full_run.add(unit.full_run, times);
-    sum.head_run.add(unit.head_run, times);
+    using P = PairedSample;
+    for (HeadSample P::*const part :
+         {&P::head, &P::full, &P::drive_at_head, &P::drive_at_full, &P::base, &P::full_run, &P::head_run})
+        (sum.*part).add(unit.*part, times);
 }
 
 std::optional<double> compute_tau(const HeadSample& sum) {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "base/phase_names.h"
+#include "base/phase.h"
 #include "capture/queries.h"
 
 namespace draftscope {
@@ -14,11 +14,6 @@ namespace {
 constexpr double large_difference = 0.05;
 
 }  // namespace
-
-std::size_t verify_phase_index() {
-    static const auto found = std::ranges::find(phase_rows, std::string_view("verify"), &PhaseRow::name);
-    return found->id;
-}
 
 VerifyShape verify_shape(const Snapshot& snapshot, const StepEntry& step) {
     VerifyShape shape{0, static_cast<int>(step.rounds.count)};
@@ -40,8 +35,8 @@ std::unordered_map<RowId, VerifyTimes> verify_times(const Snapshot& snapshot, Ro
         const StepEntry& step = snapshot.steps[i];
         if (step.row.run_id != run_id || !step.row.time_counts() || step.rounds.count == 0) continue;
         const VerifyShape shape = verify_shape(snapshot, step);
-        const double ns =
-            static_cast<double>(step_phases(snapshot, i).ns[verify_phase_index()]) / step.rounds.count;
+        const double ns = static_cast<double>(step_phases(snapshot, i).ns[static_cast<int>(Phase::verify)]) /
+                          step.rounds.count;
         if (ns <= 0) continue;
         for (std::uint32_t r = 0; r < step.rounds.count; ++r) {
             VerifyTime& time = out[snapshot.rounds[step.rounds.first + r].row.prompt_id][shape];
@@ -59,9 +54,7 @@ MatchedTime matched(const VerifyPair& pair) {
         if (found == pair.b.end()) continue;
         const VerifyTime& b = found->second;
         const double rounds = std::min(a.rounds, b.rounds);
-        out.rounds += rounds;
-        out.a_ns += rounds * a.ns / a.rounds;
-        out.b_ns += rounds * b.ns / b.rounds;
+        out.add({rounds, rounds * a.ns / a.rounds, rounds * b.ns / b.rounds});
     }
     return out;
 }
@@ -78,9 +71,7 @@ std::optional<MachineControl> machine_control(std::span<const VerifyPair> conver
         const MatchedTime one = matched(pair);
         if (one.rounds <= 0) continue;
         units.push_back(one);
-        sum.rounds += one.rounds;
-        sum.a_ns += one.a_ns;
-        sum.b_ns += one.b_ns;
+        sum.add(one);
     }
     if (sum.a_ns <= 0 || sum.b_ns <= 0) return std::nullopt;
     MachineControl out;
@@ -88,17 +79,12 @@ std::optional<MachineControl> machine_control(std::span<const VerifyPair> conver
     out.rounds = sum.rounds;
     out.a_ns = sum.a_ns / sum.rounds;
     out.b_ns = sum.b_ns / sum.rounds;
-    out.ratio = bootstrap_estimate(
-        sum.b_ns / sum.a_ns, units.size(),
-        [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
-            double a = 0, b = 0;
-            for (std::size_t i = 0; i < drawn.size(); ++i) {
-                a += drawn[i] * units[i].a_ns;
-                b += drawn[i] * units[i].b_ns;
-            }
-            return a > 0 ? std::optional(b / a) : std::nullopt;
-        },
-        options);
+    out.ratio = bootstrap_estimate(sum.b_ns / sum.a_ns, units.size(),
+                                   of_drawn_sum(units,
+                                                [](const MatchedTime& drawn) {
+                                                    return Fraction{drawn.b_ns, drawn.a_ns}.value();
+                                                }),
+                                   options);
     if (out.ratio.interval) out.differs = out.is_large() && !out.ratio.interval->contains(1);
     return out;
 }

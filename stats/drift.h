@@ -27,8 +27,6 @@ struct VerifyTime {
 };
 using VerifyTimes = std::map<VerifyShape, VerifyTime>;
 void add(VerifyTimes& sum, const VerifyTimes& more);
-/// Returns the index of the verification phase in StepPhases.
-std::size_t verify_phase_index();
 VerifyShape verify_shape(const Snapshot& snapshot, const StepEntry& step);
 /// Returns the verification times of each prompt over counted steps.
 std::unordered_map<RowId, VerifyTimes> verify_times(const Snapshot& snapshot, RowId run_id);
@@ -55,6 +53,11 @@ std::optional<MachineControl> machine_control(std::span<const VerifyPair> conver
 /// Time over the shapes of both sides. Each shape is weighted by the rounds of the side with fewer.
 struct MatchedTime {
     double rounds = 0, a_ns = 0, b_ns = 0;
+    void add(const MatchedTime& other, double times = 1) {
+        rounds += times * other.rounds;
+        a_ns += times * other.a_ns;
+        b_ns += times * other.b_ns;
+    }
 };
 MatchedTime matched(const VerifyPair& pair);
 

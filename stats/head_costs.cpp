@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/enum_text.h"
 #include "base/format_count.h"
 #include "capture/conversations.h"
 #include "capture/head_traits.h"
@@ -275,29 +276,6 @@ std::optional<HeadBytes> compare_bytes(const HeadStats& head, const HeadStats& f
     return out;
 }
 
-}  // namespace
-
-HeadSample counted_time(const Snapshot& snapshot, std::size_t round) {
-    HeadSample unit;
-    const RoundEntry& entry = snapshot.rounds[round];
-    const StepEntry& step = snapshot.steps[entry.step_index];
-    if (!step.row.time_counts()) return unit;
-    unit.timed_rounds = 1;
-    unit.timed_committed = entry.row.committed;
-    unit.step_ns = static_cast<double>(step.row.busy_ns()) / std::max(1u, step.rounds.count);
-    if (step.row.sampled) return unit;
-    unit.unsampled_rounds = 1;
-    unit.unsampled_ns = unit.step_ns;
-    return unit;
-}
-
-std::string_view to_text(FullReference reference) {
-    constexpr std::string_view texts[] = {"", "drive", "selfpaced", "other run", "aligned", "calibration"};
-    return texts[static_cast<std::size_t>(reference)];
-}
-
-namespace {
-
 /// Returns for each head the bytes that a call streams in addition to its scattered rows. Heads without
 /// scattered rows are left out.
 std::map<std::string, double> streamed_bytes(const RunRow& run) {
@@ -330,14 +308,6 @@ HeadTraffic measure_traffic(const RunRow& run, const std::map<std::string, doubl
     out.explained_ns = out.streamed / *stream + (out.gathered > 0 ? out.gathered / *scattered : 0.0);
     return out;
 }
-
-}  // namespace
-
-HeadTraffic head_traffic(const RunRow& run, const HeadStats& stats) {
-    return measure_traffic(run, streamed_bytes(run), stats);
-}
-
-namespace {
 
 /// The full head compared with itself is 1 by definition.
 void drop_intervals(AcceptanceCost& cost) {
@@ -385,6 +355,29 @@ std::string no_interval_reason(const HeadComparison& head) {
 }
 
 }  // namespace
+
+HeadSample counted_time(const Snapshot& snapshot, std::size_t round) {
+    HeadSample unit;
+    const RoundEntry& entry = snapshot.rounds[round];
+    const StepEntry& step = snapshot.steps[entry.step_index];
+    if (!step.row.time_counts()) return unit;
+    unit.timed_rounds = 1;
+    unit.timed_committed = entry.row.committed;
+    unit.step_ns = static_cast<double>(step.row.busy_ns()) / std::max(1u, step.rounds.count);
+    if (step.row.sampled) return unit;
+    unit.unsampled_rounds = 1;
+    unit.unsampled_ns = unit.step_ns;
+    return unit;
+}
+
+std::string_view to_text(FullReference reference) {
+    constexpr std::string_view texts[] = {"", "drive", "selfpaced", "other run", "aligned", "calibration"};
+    return enum_text(texts, reference);
+}
+
+HeadTraffic head_traffic(const RunRow& run, const HeadStats& stats) {
+    return measure_traffic(run, streamed_bytes(run), stats);
+}
 
 std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
                                        const BootstrapOptions& options) {

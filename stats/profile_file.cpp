@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/enum_text.h"
 #include "base/fields.h"
 #include "stats/machine_profile.h"
 
@@ -15,52 +16,22 @@ using nlohmann::json;
 constexpr std::string_view format_name = "draftscope-profile";
 constexpr int format_version = 2;
 
-template <typename T>
-struct Named {
-    T value;
-    std::string_view text;
-};
-constexpr Named<ProfileKind> kinds[] = {{ProfileKind::measured, "measured"},
-                                        {ProfileKind::estimate, "estimate"},
-                                        {ProfileKind::published, "published"}};
-constexpr Named<CostPart> parts[] = {{CostPart::verify, "verify"},     {CostPart::overhead, "overhead"},
-                                     {CostPart::catch_up, "catch_up"}, {CostPart::level, "level"},
-                                     {CostPart::head, "head"},         {CostPart::draft, "draft"}};
-
-template <typename T, std::size_t N>
-std::string_view name_of(const Named<T> (&names)[N], T value) {
-    for (const Named<T>& one : names)
-        if (one.value == value) return one.text;
-    return "";
-}
-
-/// Sets the value named `text`. Returns the names if it is none of them.
-template <typename T, std::size_t N>
-std::string read_name(const Named<T> (&names)[N], std::string_view text, T& value) {
-    std::string all;
-    for (const Named<T>& one : names) {
-        if (one.text == text) return value = one.value, "";
-        all += (all.empty() ? "" : &one == std::end(names) - 1 ? " or " : ", ") + std::string(one.text);
-    }
-    return all;
-}
+constexpr std::string_view kind_texts[] = {"measured", "estimate", "published"};
+constexpr std::string_view part_texts[] = {"verify", "overhead", "catch_up", "level", "head", "draft"};
 
 }  // namespace
 
 std::string_view to_text(ProfileKind kind) {
-    return name_of(kinds, kind);
+    return enum_text(kind_texts, kind);
 }
-
 std::string_view to_text(CostPart part) {
-    return name_of(parts, part);
+    return enum_text(part_texts, part);
 }
-
 static std::string read_text(std::string_view text, ProfileKind& kind) {
-    return read_name(kinds, text, kind);
+    return read_enum(kind_texts, text, kind);
 }
-
 static std::string read_text(std::string_view text, CostPart& part) {
-    return read_name(parts, text, part);
+    return read_enum(part_texts, text, part);
 }
 
 namespace {

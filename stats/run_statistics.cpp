@@ -58,56 +58,27 @@ std::optional<Interval> step_median_interval(std::span<const std::uint32_t> step
 }
 
 /// Divides a step's value evenly among its rounds.
-void add_to_units(std::vector<double>& sums, const std::vector<std::uint32_t>& units, double value) {
-    for (const std::uint32_t unit : units) sums[unit] += value / static_cast<double>(units.size());
-}
-
-double weighted(const std::vector<double>& values, std::span<const std::uint32_t> weight) {
-    double sum = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) sum += values[i] * weight[i];
-    return sum;
-}
-
-/// Returns numerator / denominator, both summed over units.
-Estimate ratio_estimate(const std::vector<double>& numerator, const std::vector<double>& denominator,
-                        const BootstrapOptions& options) {
-    double top = 0, bottom = 0;
-    for (const double v : numerator) top += v;
-    for (const double v : denominator) bottom += v;
-    Estimate out;
-    out.value = bottom > 0 ? top / bottom : 0;
-    const auto spread = bootstrap_spread(
-        out.value, numerator.size(),
-        [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
-            const double below = weighted(denominator, drawn);
-            if (below <= 0) return std::nullopt;
-            return weighted(numerator, drawn) / below;
-        },
-        options);
-    if (spread) out.interval = spread->interval(out.value);
-    return out;
+void add_to_units(std::vector<Fraction>& sums, double Fraction::*part,
+                  const std::vector<std::uint32_t>& units, double value) {
+    for (const std::uint32_t unit : units) sums[unit].*part += value / static_cast<double>(units.size());
 }
 
 /// Returns tau over all rounds of the run; absent without any.
 std::optional<Estimate> tau_estimate(const Snapshot& snapshot, RowId run_id, BootstrapOptions options) {
     const Conversations conversations(snapshot, run_id);
-    std::map<std::size_t, std::pair<double, double>> units;  // committed tokens and rounds
-    std::vector<double> committed, rounds;
+    std::map<std::size_t, Fraction> by_conversation;  // committed tokens and rounds
     double all = 0;
     for (const RoundEntry& entry : snapshot.rounds) {
         if (entry.row.run_id != run_id) continue;
-        auto& unit = units[conversations.find(entry.row.prompt_id).value_or(conversations.count())];
-        unit.first += entry.row.committed;
-        unit.second += 1;
+        by_conversation[conversations.find(entry.row.prompt_id).value_or(conversations.count())].add(
+            {static_cast<double>(entry.row.committed), 1});
         all += 1;
     }
-    for (const auto& [conversation, unit] : units) {
-        committed.push_back(unit.first);
-        rounds.push_back(unit.second);
-    }
     if (all == 0) return std::nullopt;
+    std::vector<Fraction> units;
+    for (const auto& [conversation, unit] : by_conversation) units.push_back(unit);
     options.resolution = 1 / all;
-    return ratio_estimate(committed, rounds, options);
+    return ratio_of_sums(units, options);
 }
 
 }  // namespace
@@ -172,24 +143,24 @@ RunStatistics run_statistics(const Snapshot& snapshot, RowId run_id, bool cut_wa
     }
     const StepUnits units = find_units(snapshot, samples, run_id);
     out.conversations = units.count;
-    std::vector<double> unit_ns(units.count), unit_committed(units.count), step_ns,
-        unit_sampled_ns(units.count);
+    std::vector<double> step_ns;
+    std::vector<Fraction> speeds(units.count);   // tokens and their time
+    std::vector<Fraction> sampled(units.count);  // below: time of the sampled steps
     for (std::size_t i = 0; i < samples.steps().size(); ++i) {
         const StepEntry& step = snapshot.steps[samples.steps()[i]];
         const std::vector<std::uint32_t>& of = units.units_of_step.at(samples.steps()[i]);
         step_ns.push_back(static_cast<double>(samples.step_ns()[i]));
-        add_to_units(unit_ns, of, step_ns.back());
-        if (step.row.sampled) add_to_units(unit_sampled_ns, of, step_ns.back());
+        add_to_units(speeds, &Fraction::below, of, step_ns.back());
+        if (step.row.sampled) add_to_units(sampled, &Fraction::below, of, step_ns.back());
         for (std::uint32_t r = 0; r < of.size(); ++r)
-            unit_committed[of[r]] += snapshot.rounds[step.rounds.first + r].row.committed;
+            speeds[of[r]].above += snapshot.rounds[step.rounds.first + r].row.committed;
     }
     out.step_interval = step_median_interval(samples.steps(), step_ns, units, options);
     out.step_ns = summarise(step_ns);
     out.tau = tau_estimate(snapshot, run_id, options);
     if (out.step_ns.total > 0) {
-        std::vector<double> unit_seconds = unit_ns;
-        for (double& v : unit_seconds) v *= 1e-9;
-        out.tokens_per_second = ratio_estimate(unit_committed, unit_seconds, options);
+        for (Fraction& unit : speeds) unit.below *= 1e-9;
+        out.tokens_per_second = ratio_of_sums(speeds, options);
     }
     for (const PhaseStats& row : samples.stats()) {
         PhaseStatistics phase;
@@ -197,16 +168,17 @@ RunStatistics run_statistics(const Snapshot& snapshot, RowId run_id, bool cut_wa
         phase.exposed_ns = static_cast<double>(row.exposed_ns);
         phase.share = row.share;
         phase.gb_per_s = row.gb_per_s;
-        std::vector<double> busy, unit_exposed(units.count);
+        std::vector<double> busy;
+        std::vector<Fraction> shares = sampled;
         std::vector<std::uint32_t> steps;
         for (const PhaseSample& sample : samples.phase_samples(row.phase_id)) {
             busy.push_back(static_cast<double>(sample.busy_ns));
             steps.push_back(sample.step);
-            add_to_units(unit_exposed, units.units_of_step.at(sample.step),
+            add_to_units(shares, &Fraction::above, units.units_of_step.at(sample.step),
                          static_cast<double>(sample.exposed_ns));
         }
         phase.median_interval = step_median_interval(steps, busy, units, options);
-        phase.share_interval = ratio_estimate(unit_exposed, unit_sampled_ns, options).interval;
+        phase.share_interval = ratio_of_sums(shares, options).interval;
         if (phase.share_interval) {
             phase.share_interval->low = std::max(phase.share_interval->low, 0.0);
             phase.share_interval->high = std::min(phase.share_interval->high, 1.0);

@@ -94,10 +94,7 @@ class Chooser {
             out.speedup.value = settings_[*out.chosen].speedup();
             return;
         }
-        struct Unit {
-            double rounds = 0, committed = 0, ms = 0, plain_ms = 0;
-        };
-        std::vector<Unit> units;
+        std::vector<Fraction> taus, speedups;
         double error = 0;
         for (std::size_t c = 0; c < conversations_; ++c) {
             const std::size_t choice = choose(c);
@@ -106,24 +103,14 @@ class Chooser {
             error = std::max(error, setting.speedup_error.value_or(0));
             if (c >= setting.units.size()) continue;
             const SweepUnit& unit = setting.units[c];
-            units.push_back({unit.rounds, unit.committed, unit.rounds * setting.round_ms,
-                             unit.committed * setting.plain_ms});
+            taus.push_back({unit.committed, unit.rounds});
+            speedups.push_back({unit.committed * setting.plain_ms, unit.rounds * setting.round_ms});
         }
-        const auto estimate = [&](double Unit::*over, double Unit::*under, double relative_error) {
-            const auto ratio = [&](std::span<const std::uint32_t> times) -> std::optional<double> {
-                double top = 0, bottom = 0;
-                for (std::size_t u = 0; u < units.size(); ++u) {
-                    top += (times.empty() ? 1 : times[u]) * units[u].*over;
-                    bottom += (times.empty() ? 1 : times[u]) * units[u].*under;
-                }
-                return bottom > 0 ? std::optional(top / bottom) : std::nullopt;
-            };
-            BootstrapOptions options = options_;
-            options.resolution = relative_error;
-            return bootstrap_estimate(ratio({}).value_or(0), units.size(), ratio, options);
-        };
-        out.tau = estimate(&Unit::committed, &Unit::rounds, 0);
-        out.speedup = estimate(&Unit::plain_ms, &Unit::ms, error);
+        BootstrapOptions options = options_;
+        options.resolution = 0;
+        out.tau = ratio_of_sums(taus, options);
+        options.resolution = error;
+        out.speedup = ratio_of_sums(speedups, options);
     }
 
     std::span<const SweepSetting> settings_;

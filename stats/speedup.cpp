@@ -52,23 +52,15 @@ std::size_t group_conversations(const Snapshot& snapshot, RowId run_id) {
 
 struct SpeedupUnit {
     HeadSample run, plain;
+    void add(const SpeedupUnit& other, double times) {
+        run.add(other.run, times);
+        plain.add(other.plain, times);
+    }
+    std::optional<double> ratio() const {
+        if (per_second(plain) <= 0) return std::nullopt;
+        return per_second(run) / per_second(plain);
+    }
 };
-
-Estimate speed_ratio(const std::vector<SpeedupUnit>& units, const SpeedupUnit& whole,
-                     const BootstrapOptions& options) {
-    return bootstrap_estimate(
-        per_second(whole.run) / per_second(whole.plain), units.size(),
-        [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
-            SpeedupUnit sum;
-            for (std::size_t i = 0; i < drawn.size(); ++i) {
-                sum.run.add(units[i].run, drawn[i]);
-                sum.plain.add(units[i].plain, drawn[i]);
-            }
-            if (per_second(sum.plain) <= 0) return std::nullopt;
-            return per_second(sum.run) / per_second(sum.plain);
-        },
-        options);
-}
 
 }  // namespace
 
@@ -94,12 +86,9 @@ std::optional<Speedup> compute_speedup(const Snapshot& snapshot, RowId run_id,
     SpeedupUnit whole;
     for (const auto& [key, plain] : theirs) {
         const PromptRate& own = mine.at(key);
-        for (SpeedupUnit* unit : {&whole, &units[own.conversation]}) {
-            unit->run += own.rate;
-            unit->plain += plain.rate;
-        }
+        for (SpeedupUnit* unit : {&whole, &units[own.conversation]}) unit->add({own.rate, plain.rate}, 1);
     }
-    if (per_second(whole.plain) <= 0) return std::nullopt;
+    if (!whole.ratio()) return std::nullopt;
     out.prompts = theirs.size();
     out.conversations = units.size();
     out.conversations_of_run = group_conversations(snapshot, run_id);
@@ -107,7 +96,9 @@ std::optional<Speedup> compute_speedup(const Snapshot& snapshot, RowId run_id,
     out.plain_tokens_per_second = per_second(whole.plain);
     std::vector<SpeedupUnit> list;
     for (const auto& [conversation, unit] : units) list.push_back(unit);
-    out.ratio = speed_ratio(list, whole, options);
+    out.ratio = bootstrap_estimate(*whole.ratio(), list.size(),
+                                   of_drawn_sum(list, [](const SpeedupUnit& drawn) { return drawn.ratio(); }),
+                                   options);
     return out;
 }
 

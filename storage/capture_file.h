@@ -57,7 +57,7 @@ inline constexpr std::string_view loss_vocabulary = "vocabulary";
 ///
 /// Only that thread writes and checkpoints; `push` never accesses the disk. With QueueFullPolicy::wait,
 /// `push` blocks while the queue is full. After set_unbounded_push(), producers call `wait_for_space`
-/// instead.
+/// instead. It returns at once with QueueFullPolicy::drop, after an error and after close.
 class CaptureWriter : public RecordSink {
   public:
     /// Creates the file. The path must not exist, unless `overwrite` is set and no process has the file open.
@@ -65,33 +65,24 @@ class CaptureWriter : public RecordSink {
     static Result<std::unique_ptr<CaptureWriter>> create(const std::string& path,
                                                          const WriterOptions& options);
     static Result<std::unique_ptr<CaptureWriter>> create(const std::string& path, bool overwrite);
-    ~CaptureWriter() override;  ///< calls close() and ignores the result
 
-    void push(Record record) override;
-    /// Blocks while the queue is full. Returns at once with QueueFullPolicy::drop, after an error and after
-    /// close.
-    void wait_for_space() override;
     /// Makes `push` accept records without blocking. Producers then limit the queue through `wait_for_space`,
     /// so that a forwarding thread (the recorder) never blocks.
-    void set_unbounded_push();
+    virtual void set_unbounded_push() = 0;
     /// Waits until everything pushed so far is committed.
-    Status flush();
+    virtual Status flush() = 0;
     /// Flushes, builds the indexes, checkpoints and leaves a single file in delete-journal mode. If the file
-    /// was deleted or replaced, the recording is saved as `<path>.rescued` and the error says so.
-    Status close();
-    WriterStats stats() const;
-    const std::string& path() const;
+    /// was deleted or replaced, the recording is saved as `<path>.rescued` and the error says so. The
+    /// destructor calls it and ignores the result.
+    virtual Status close() = 0;
+    virtual WriterStats stats() const = 0;
+    virtual const std::string& path() const = 0;
     /// What is unusual about the place of the file.
-    const Notes& notes() const;
+    virtual const Notes& notes() const = 0;
     /// Returns whether the path still refers to the file that was created, not to another's.
-    bool owns_name() const;
+    virtual bool owns_name() const = 0;
     /// Deletes the closed file, unless the path refers to another.
-    void remove_file();
-
-  private:
-    struct Impl;
-    explicit CaptureWriter(std::unique_ptr<Impl> impl);
-    std::unique_ptr<Impl> impl_;
+    virtual void remove_file() = 0;
 };
 
 /// Reads a capture file (read-only) and replays it as records, as a live run would send them. Returns
@@ -113,22 +104,17 @@ class CaptureFollower {
     /// tops are not read, and spans hold only what a timeline needs: see stored().
     static Result<std::unique_ptr<CaptureFollower>> open(const std::string& path,
                                                          std::int64_t preload_limit = no_preload_limit);
-    ~CaptureFollower();
+    virtual ~CaptureFollower() = default;
     /// Replays the rows committed since the last call; the first call replays all. Together the calls give
     /// the records of read_capture, except that a growing prompt is sent as progress and end. Cheap if
     /// nothing was committed. poll() calls `should_continue` after every step; if it returns false, poll()
     /// returns Error::cancelled.
-    Status poll(RecordSink& sink, const std::function<bool()>& should_continue = {});
+    virtual Status poll(RecordSink& sink, const std::function<bool()>& should_continue = {}) = 0;
     /// Returns whether a run has no end: it is still being written, or its program was killed.
-    bool live() const;
+    virtual bool live() const = 0;
     /// Source of the rows that poll() leaves out, for Capture::set_stored() before the first poll. Null if
     /// poll() reads all rows.
-    std::shared_ptr<const OnDiskRows> stored() const;
-
-  private:
-    struct Impl;
-    explicit CaptureFollower(std::unique_ptr<Impl> impl);
-    std::unique_ptr<Impl> impl_;
+    virtual std::shared_ptr<const OnDiskRows> stored() const = 0;
 };
 
 /// Checks whether the file is a capture that this program reads. Reads only identity, version and table

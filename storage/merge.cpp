@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <filesystem>
 #include <functional>
-#include <system_error>
 
 #include "storage/capture_file.h"
 #include "storage/record_ids.h"
@@ -28,7 +26,7 @@ class Renumberer : public RecordSink {
     void next_file() { base_ = top_; }
     void push(Record record) override {
         if (auto* started = std::get_if<RunStarted>(&record)) merge_vocabulary(*started);
-        std::visit(storage::IdWalk([this](RowId& id, RowId RowIds::*kind) { shift(id, kind); }), record);
+        storage::visit_ids(record, [this](RowId& id, RowId RowIds::*kind) { shift(id, kind); });
         out_.push(std::move(record));
     }
 
@@ -94,18 +92,11 @@ Status write_runs(CaptureWriter& writer, std::vector<JoinedRun>& runs) {
 /// Writes a capture under a temporary name and renames it. `write` pushes its records.
 Status write_new(const std::string& out, const std::function<Status(CaptureWriter&)>& write) {
     DS_TRY(storage::check_new_file(out));
-    const std::string partial = storage::partial_name(out);
-    const auto write_partial = [&]() -> Status {
+    return storage::write_then_rename(out, [&](const std::string& partial) -> Status {
         DS_ASSIGN(const auto writer, CaptureWriter::create(partial, true));
         DS_TRY(write(*writer));
         return writer->close();
-    };
-    Status written = write_partial();
-    if (written.ok()) return storage::publish(partial, out);
-    std::error_code ignored;
-    for (const char* suffix : {"", "-wal", "-shm", "-journal"})
-        std::filesystem::remove(partial + suffix, ignored);
-    return written;
+    });
 }
 
 }  // namespace

@@ -43,6 +43,17 @@ std::filesystem::path folder_of(const std::string& path) {
     return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
 }
 
+Status check_folder(const std::string& path) {
+    const std::filesystem::path folder = folder_of(path);
+    std::error_code error;
+    if (std::filesystem::is_directory(folder, error)) return {};
+    return bad_input("{}: the folder {} does not exist; create it or choose another one", path,
+                     folder.string());
+}
+
+/// Ends of the names of a capture and of the files that SQLite keeps with it.
+constexpr const char* file_suffixes[] = {"", "-wal", "-shm", "-journal"};
+
 }  // namespace
 
 bool has_locks(const std::string& path) {
@@ -77,9 +88,7 @@ Status prepare_new_capture(const std::string& path, bool overwrite) {
     const fs::path folder = folder_of(path);
     if (path.empty())
         return bad_input("no file name given for the capture; name one, for example run.dscope");
-    if (!fs::is_directory(folder, error))
-        return bad_input("{}: the folder {} does not exist; create it or choose another one", path,
-                         folder.string());
+    DS_TRY(check_folder(path));
     if (access(folder.c_str(), W_OK | X_OK) != 0)
         return bad_input("{}: the folder {} is not writable ({}); choose another one", path, folder.string(),
                          std::strerror(errno));
@@ -101,6 +110,11 @@ Status prepare_new_capture(const std::string& path, bool overwrite) {
         if (error) return bad_input("{}{}: can't be replaced: {}", path, suffix, error.message());
     }
     return {};
+}
+
+void remove_with_logs(const std::string& path) {
+    std::error_code ignored;
+    for (const char* suffix : file_suffixes) std::filesystem::remove(path + suffix, ignored);
 }
 
 namespace {
@@ -151,8 +165,7 @@ Result<Database> create_capture(const std::string& path, Notes& notes) {
         }
         message = db.message();
         db.close();
-        std::error_code ignored;
-        for (const char* suffix : file_suffixes) std::filesystem::remove(path + suffix, ignored);
+        remove_with_logs(path);
         if (code != SQLITE_IOERR && code != SQLITE_PROTOCOL && code != SQLITE_CANTOPEN) break;
     }
     return failed("{}: can't be written: {}; free space or choose another folder", path, message);
@@ -166,18 +179,16 @@ Status check_new_file(const std::string& out) {
     if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))
         return bad_input("{}: not a regular file; name a new file, or --out - for stdout", out);
     if (fs::exists(status)) return bad_input("{}: the file exists; choose another name", out);
-    const fs::path folder = fs::path(out).has_parent_path() ? fs::path(out).parent_path() : fs::path(".");
-    if (!fs::is_directory(folder, error))
-        return bad_input("{}: the folder {} does not exist; create it or choose another one", out,
-                         folder.string());
-    return {};
+    return check_folder(out);
 }
 
-std::string partial_name(const std::string& out) {
-    return out + ".partial";
-}
-
-Status publish(const std::string& partial, const std::string& out) {
+Status write_then_rename(const std::string& out, FunctionRef<Status(const std::string& partial)> write) {
+    const std::string partial = out + ".partial";
+    Status written = write(partial);
+    if (!written.ok()) {
+        remove_with_logs(partial);
+        return written;
+    }
     std::error_code error;
     std::filesystem::rename(partial, out, error);
     if (error) return failed("{}: can't be renamed to {}: {}", partial, out, error.message());

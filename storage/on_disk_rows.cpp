@@ -17,13 +17,15 @@
 namespace draftscope::storage {
 namespace {
 
-constexpr int columns = 9;
-// Reads by rowid: no index covers all columns, so SQLite scans the table in id order. add() checks that.
-constexpr const char* read_sql =
-    "SELECT take_outline(id, run_id, step_id, start_ns, end_ns, phase_id, level, lane, thread_id) FROM span "
-    "NOT INDEXED WHERE id > ";
-constexpr const char* names[columns] = {"id",       "run_id", "step_id", "start_ns", "end_ns",
-                                        "phase_id", "level",  "lane",    "thread_id"};
+/// Calls `visit` with the columns of an outline, in their order.
+template <typename Visit>
+void for_each_outline_column(Visit visit) {
+    for_each_field<SpanRow>([&](auto index) {
+        constexpr const auto& column = column_of<SpanRow, index>;
+        if constexpr (column.name != "round_id" && column.name != "rows" && column.name != "bytes")
+            visit(column);
+    });
+}
 
 void nothing(sqlite3_context*) {}
 
@@ -51,17 +53,7 @@ SpanOutlines::~SpanOutlines() {
 }
 
 SpanRow SpanOutlines::take() {
-    const SpanOutline& from = block_[at_];
-    SpanRow row;
-    row.id = from.id;
-    row.run_id = from.run_id;
-    row.step_id = from.step_id;
-    row.start_ns = from.start_ns;
-    row.end_ns = from.end_ns;
-    row.phase_id = from.phase_id;
-    row.level = from.level;
-    row.lane = from.lane;
-    row.thread_id = from.thread_id;
+    const SpanRow row = block_[at_];
     if (++at_ == block_.size()) refill();
     return row;
 }
@@ -69,11 +61,19 @@ SpanRow SpanOutlines::take() {
 void SpanOutlines::read(const std::string& path, RowId after) {
     pthread_setname_np(pthread_self(), "ds-reader");
     last_id_ = after;
+    std::string columns;
+    for_each_outline_column([&](const auto& column) {
+        columns += fmt::format("{}{}", columns.empty() ? "" : ", ", column.name);
+    });
+    constexpr int any_count = -1;
     int code =
-        sqlite3_create_function_v2(own_.get(), "take_outline", columns, SQLITE_UTF8 | SQLITE_DIRECTONLY, this,
-                                   nullptr, &take_row, &nothing, nullptr);
+        sqlite3_create_function_v2(own_.get(), "take_outline", any_count, SQLITE_UTF8 | SQLITE_DIRECTONLY,
+                                   this, nullptr, &take_row, &nothing, nullptr);
     if (code == SQLITE_OK) {
-        Statement all = own_.prepare(read_sql + std::to_string(after));
+        // Reads by rowid: no index covers all columns, so SQLite scans the table in id order. add() checks
+        // that.
+        Statement all = own_.prepare(
+            fmt::format("SELECT take_outline({}) FROM span NOT INDEXED WHERE id > {}", columns, after));
         code = all ? all.step() : SQLITE_ERROR;
     }
     if (code == SQLITE_ROW && !filling_.empty()) submit_block();
@@ -91,24 +91,24 @@ void SpanOutlines::take_row(sqlite3_context* context, int, sqlite3_value** value
 }
 
 bool SpanOutlines::add(sqlite3_value** values) {
-    std::int64_t of[columns];
-    for (int c = 0; c < columns; ++c) of[c] = sqlite3_value_int64(values[c]);
     ++rows_;
-    const auto fits = [&](int c, std::int64_t low, std::int64_t high) {
-        if (of[c] >= low && of[c] <= high) return true;
-        if (end_problem_.empty())
-            end_problem_ = fmt::format("table span, row {}: column {} holds {}", rows_, names[c], of[c]);
-        return false;
-    };
-    constexpr std::int64_t low = std::numeric_limits<int>::min(), high = std::numeric_limits<int>::max();
-    if (!fits(0, last_id_ + 1, std::numeric_limits<std::int64_t>::max()) || !fits(5, 0, max_phases - 1) ||
-        !fits(6, low, high) || !fits(7, low, high) || !fits(8, low, high)) {
+    SpanRow row;
+    for_each_outline_column([&](const auto& column) {
+        using Field = std::remove_reference_t<decltype(row.*column.field)>;
+        const std::int64_t value = sqlite3_value_int64(*values++);
+        row.*column.field = static_cast<Field>(value);
+        const bool fits = column.is_key                ? value > last_id_
+                          : std::is_same_v<Field, int> ? value >= column.low && value <= column.high
+                                                       : true;
+        if (!fits && end_problem_.empty())
+            end_problem_ = fmt::format("table span, row {}: column {} holds {}", rows_, column.name, value);
+    });
+    if (!end_problem_.empty()) {
         if (!filling_.empty()) submit_block();
         return false;
     }
-    last_id_ = of[0];
-    filling_.push_back({of[0], of[1], of[2], of[3], of[4], static_cast<int>(of[5]), static_cast<int>(of[6]),
-                        static_cast<int>(of[7]), static_cast<int>(of[8])});
+    last_id_ = row.id;
+    filling_.push_back(row);
     return filling_.size() < block_rows || submit_block();
 }
 
@@ -187,8 +187,7 @@ class SqliteRows final : public OnDiskRows {
 
     Status save_copy(const std::string& out) const override {
         const std::lock_guard lock(mutex_);
-        if (db_.exec("VACUUM INTO " + sql_quoted(out, '\'')) == SQLITE_OK) return {};
-        return failed("{}: can't be written: {}; free space or choose another folder", out, db_.message());
+        return copy_database(db_, out, out);
     }
 
   private:

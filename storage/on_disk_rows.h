@@ -14,16 +14,10 @@
 
 namespace draftscope::storage {
 
-/// The fields of a span that its place on the timeline needs.
-struct SpanOutline {
-    RowId id = 0, run_id = 0, step_id = 0;
-    TimeNs start_ns = 0, end_ns = 0;
-    int phase_id = 0, level = 0, lane = 0, thread_id = 0;
-};
-
-/// Reads the spans of a finished file in id order, on another thread and connection. That thread reads ahead
-/// while the caller processes earlier spans. It gets the rows through an SQLite aggregate function, which
-/// costs half as much as stepping a statement.
+/// Reads the outlines of the spans of a finished file in id order, on another thread and connection. An
+/// outline has what the span's place on the timeline needs: all fields but its round, rows and bytes. That
+/// thread reads ahead while the caller processes earlier spans. It gets the rows through an SQLite aggregate
+/// function, which costs half as much as stepping a statement.
 class SpanOutlines {
   public:
     using RowType = SpanRow;  ///< row type of the table
@@ -34,7 +28,7 @@ class SpanOutlines {
     SpanOutlines& operator=(const SpanOutlines&) = delete;
 
     bool has() const { return at_ < block_.size(); }
-    const SpanOutline& peek() const { return block_[at_]; }
+    const SpanRow& peek() const { return block_[at_]; }
     SpanRow take();
     /// As in Cursor. Errors of the other thread appear when the rows before them have been taken.
     int code() const { return failure_ ? SQLITE_ERROR : SQLITE_OK; }
@@ -42,7 +36,7 @@ class SpanOutlines {
     const std::optional<Error>& failure() const { return failure_; }
 
   private:
-    using Block = std::vector<SpanOutline>;
+    using Block = std::vector<SpanRow>;
     static constexpr std::size_t block_rows = 1024, blocks_ahead = 8;
 
     void read(const std::string& path, RowId after);

@@ -106,32 +106,31 @@ Result<Database> open_capture(const std::string& path, OpenMode how) {
     std::error_code error;
     if (!std::filesystem::exists(path, error)) return bad_input("{}: no such file", path);
     if (!std::filesystem::is_regular_file(path, error)) return bad_input("{}: not a regular file", path);
-    std::string message;
-    Database db = open_database(path, SQLITE_OPEN_READONLY, &message);
-    if (!db) return bad_input("{}: can't be opened: {}", path, message);
-    harden(db);
+    Database db;
+    const auto open = [&](const std::string& name, int flags = 0, const char* vfs = nullptr) -> Status {
+        std::string message;
+        db = open_database(name, SQLITE_OPEN_READONLY | flags, &message, vfs);
+        if (!db) return bad_input("{}: can't be opened: {}", path, message);
+        harden(db);
+        return {};
+    };
+    DS_TRY(open(path));
     const bool readable = db.integer("PRAGMA schema_version").has_value();
     const int problem = readable ? SQLITE_OK : sqlite3_errcode(db.get()) & 0xff;
     const auto log_bytes = std::filesystem::file_size(path + "-wal", error);
     if (problem == SQLITE_CANTOPEN && (error || log_bytes == 0)) {
-        db = open_database(immutable_uri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, &message);
-        if (!db) return bad_input("{}: can't be opened: {}", path, message);
-        harden(db);
+        DS_TRY(open(immutable_uri(path), SQLITE_OPEN_URI));
     } else if (problem == SQLITE_CANTOPEN || problem == SQLITE_IOERR ||
                (problem == SQLITE_BUSY && !has_locks(path))) {
         // Without a place for shared memory, an exclusive connection keeps the index of the log to itself. No
         // other process can write in such a place, or the file system has no locks to wait for.
-        db = open_database(path, SQLITE_OPEN_READONLY, &message, vfs_without_locks);
-        if (!db) return bad_input("{}: can't be opened: {}", path, message);
-        harden(db);
+        DS_TRY(open(path, 0, vfs_without_locks));
         db.exec("PRAGMA locking_mode = EXCLUSIVE");
         sqlite3_db_config(db.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     }
     if (!readable && sqlite3_extended_errcode(db.get()) == SQLITE_READONLY_ROLLBACK) {
         DS_TRY(roll_back(path));
-        db = open_database(path, SQLITE_OPEN_READONLY, &message);
-        if (!db) return bad_input("{}: can't be opened: {}", path, message);
-        harden(db);
+        DS_TRY(open(path));
     }
     DS_TRY(identify(path, db));
     if (how == OpenMode::checked) DS_TRY(check_structure(path, db));

@@ -112,13 +112,7 @@ class Replay {
 
     template <typename Source>
     Status check_source(const Source& source) const {
-        if (!source.problem().empty())
-            return bad_input("{}: damaged capture: {}, which is impossible", path_, source.problem());
-        if (source.code() == SQLITE_OK) return {};
-        if constexpr (requires { source.failure(); })
-            if (source.failure()) return *source.failure();
-        return storage::file_error(
-            path_, db_, fmt::format("reading table {}", storage::Table<typename Source::RowType>::name));
+        return storage::read_status(path_, db_, source);
     }
     /// Returns an error if rows are left: such a row belongs to no step or round, or is out of order.
     template <typename Source>
@@ -324,17 +318,12 @@ void Replay::outline(StepRecord& record) {
 }
 
 Status Replay::all_read() const {
-    DS_TRY(check_drained(prompts_));
-    DS_TRY(check_drained(steps_));
-    DS_TRY(check_drained(rounds_));
-    DS_TRY(check_drained(nodes_));
-    DS_TRY(check_drained(tops_));
-    DS_TRY(check_drained(tokens_));
-    DS_TRY(check_drained(spans_));
-    if (outlines_) DS_TRY(check_drained(*outlines_));
-    DS_TRY(check_drained(phases_));
-    DS_TRY(check_drained(evals_));
-    return {};
+    Status out;
+    const auto drained = [&](const auto&... sources) { return ((out = check_drained(sources)).ok() && ...); };
+    if (drained(prompts_, steps_, rounds_, nodes_, tops_, tokens_, spans_) &&
+        (!outlines_ || drained(*outlines_)))
+        drained(phases_, evals_);
+    return out;
 }
 
 template <typename Row>
@@ -367,15 +356,14 @@ Status Replay::side_tables() {
 
 Status Replay::note_dropped_tables() {
     if (!storage::has_table(db_, storage::dropped_table)) return {};
-    storage::Statement runs =
-        db_.prepare(fmt::format("SELECT DISTINCT run_id FROM {}", storage::dropped_table));
-    int code = SQLITE_ERROR;
-    while (runs && (code = runs.step()) == SQLITE_ROW)
-        if (state_.noted.insert(runs.integer(0)).second)
-            sink_.push(NoteRow{runs.integer(0), 0, 0,
-                               "this version does not show hardware counters of GPUs; read table gpu_counter "
-                               "of the file with SQL, or measure with ncu"});
-    return code == SQLITE_DONE ? Status() : storage::file_error(path_, db_, "reading table gpu_counter");
+    return storage::for_each_row(
+        path_, db_, "reading table gpu_counter",
+        fmt::format("SELECT DISTINCT run_id FROM {}", storage::dropped_table), [&](storage::Statement& run) {
+            if (state_.noted.insert(run.integer(0)).second)
+                sink_.push(NoteRow{run.integer(0), 0, 0,
+                                   "this version does not show hardware counters of GPUs; read table "
+                                   "gpu_counter of the file with SQL, or measure with ncu"});
+        });
 }
 
 /// Reads again the prompts that were incomplete at the last poll.
@@ -423,6 +411,33 @@ Status Replay::save_state() {
     return {};
 }
 
+class Follower final : public CaptureFollower {
+  public:
+    Follower(const std::string& path, storage::Database db, std::int64_t preload_limit)
+        : path_(path), db_(std::move(db)), stored_(storage::open_on_disk_rows(path, db_, preload_limit)) {}
+
+    std::shared_ptr<const OnDiskRows> stored() const override { return stored_; }
+    bool live() const override { return state_.live; }
+    Status poll(RecordSink& sink, const std::function<bool()>& should_continue) override {
+        const std::int64_t version = db_.integer("PRAGMA data_version").value_or(-1);
+        if (version >= 0 && version == data_version_) return {};
+        // One read transaction gives a consistent view of a file that is being written. It ends with the
+        // poll, because a longer one would keep the writer's log from being reused.
+        if (db_.exec("BEGIN") != SQLITE_OK) return storage::file_error(path_, db_, "starting to read");
+        Status done = Replay(path_, db_, sink, state_, stored_ == nullptr, should_continue).run();
+        db_.exec("COMMIT");
+        if (done.ok()) data_version_ = version;
+        return done;
+    }
+
+  private:
+    std::string path_;
+    storage::Database db_;
+    ReadState state_;
+    std::int64_t data_version_ = -1;
+    std::shared_ptr<const OnDiskRows> stored_;
+};
+
 class CaptureSink : public RecordSink {
   public:
     explicit CaptureSink(Capture& capture) : capture_(capture) {}
@@ -444,52 +459,14 @@ Result<std::vector<RunRow>> read_runs(const std::string& path) {
     std::vector<RunRow> runs;
     Cursor<RunRow> cursor(db);
     while (cursor.has()) runs.push_back(cursor.take());
-    if (!cursor.problem().empty())
-        return bad_input("{}: damaged capture: {}, which is impossible", path, cursor.problem());
-    if (cursor.code() != SQLITE_OK) return storage::file_error(path, db, "reading table run");
+    DS_TRY(storage::read_status(path, db, cursor));
     return runs;
 }
 
-struct CaptureFollower::Impl {
-    std::string path;
-    storage::Database db;
-    ReadState state;
-    std::int64_t data_version = -1;
-    std::shared_ptr<const OnDiskRows> stored;
-};
-
-CaptureFollower::CaptureFollower(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-CaptureFollower::~CaptureFollower() = default;
-
 Result<std::unique_ptr<CaptureFollower>> CaptureFollower::open(const std::string& path,
                                                                std::int64_t preload_limit) {
-    auto impl = std::make_unique<Impl>();
-    impl->path = path;
-    DS_ASSIGN(impl->db, storage::open_capture(path));
-    impl->stored = storage::open_on_disk_rows(path, impl->db, preload_limit);
-    return std::unique_ptr<CaptureFollower>(new CaptureFollower(std::move(impl)));
-}
-
-std::shared_ptr<const OnDiskRows> CaptureFollower::stored() const {
-    return impl_->stored;
-}
-
-bool CaptureFollower::live() const {
-    return impl_->state.live;
-}
-
-Status CaptureFollower::poll(RecordSink& sink, const std::function<bool()>& should_continue) {
-    const storage::Database& db = impl_->db;
-    const std::int64_t version = db.integer("PRAGMA data_version").value_or(-1);
-    if (version >= 0 && version == impl_->data_version) return {};
-    // One read transaction gives a consistent view of a file that is being written. It ends with the poll,
-    // because a longer one would keep the writer's log from being reused.
-    if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(impl_->path, db, "starting to read");
-    Status done =
-        Replay(impl_->path, db, sink, impl_->state, impl_->stored == nullptr, should_continue).run();
-    db.exec("COMMIT");
-    if (done.ok()) impl_->data_version = version;
-    return done;
+    DS_ASSIGN(storage::Database db, storage::open_capture(path));
+    return std::unique_ptr<CaptureFollower>(std::make_unique<Follower>(path, std::move(db), preload_limit));
 }
 
 Status read_capture(const std::string& path, RecordSink& sink) {

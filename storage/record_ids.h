@@ -7,58 +7,40 @@
 
 namespace draftscope::storage {
 
-/// Calls `visit(id, counter)` for every id in a record. `counter` is the member of RowIds that numbers ids of
-/// its kind. Ids of vocabularies are left out.
-template <typename Visit>
-class IdWalk {
-  public:
-    explicit IdWalk(Visit visit) : visit_(std::move(visit)) {}
-
-    void operator()(RunStarted& r) {
-        (*this)(r.run);
-        (*this)(r.anchor);
-    }
-    void operator()(RunEnded& r) {
-        visit_(r.run_id, &RowIds::run);
-        (*this)(r.anchor);
-    }
-    void operator()(PromptStarted& r) { (*this)(r.prompt); }
-    void operator()(PromptEnded& r) { (*this)(r.prompt); }
-    void operator()(PromptProgress& r) {
-        visit_(r.prompt_id, &RowIds::prompt);
-        (*this)(r.tokens);
-    }
-    void operator()(RoundRecord& r) {
-        (*this)(r.round);
-        (*this)(r.nodes);
-        (*this)(r.tops);
-        (*this)(r.tokens);
-        (*this)(r.head_evals);
-    }
-    void operator()(StepRecord& r) {
-        (*this)(r.step);
-        (*this)(r.rounds);
-        (*this)(r.spans);
-    }
-    void operator()(LiveRound&) {}
-    void operator()(SpansRecorded& r) { (*this)(r.spans); }
-    void operator()(HeadEvaluated& r) { (*this)(r.rows); }
-    template <typename Row>
-    void operator()(std::vector<Row>& rows) {
-        for (Row& row : rows) (*this)(row);
-    }
-    /// The row's own id and those of the rows it refers to.
-    template <typename Row>
-    void operator()(Row& row) {
-        for_each_field<Row>([&](auto index) {
-            constexpr const auto& column = column_of<Row, index>;
-            constexpr auto counter = ids_of(column.is_key ? Table<Row>::name : column.refers);
-            if constexpr (counter != nullptr) visit_(row.*column.field, counter);
+/// Calls `visit(id, counter)` for every id in a record or in a part of one. `counter` is the member of RowIds
+/// that numbers ids of its kind. Ids of vocabularies are left out.
+template <typename Part, typename Visit>
+void visit_ids(Part& part, const Visit& visit) {
+    const auto all = [&](auto&... parts) { (visit_ids(parts, visit), ...); };
+    if constexpr (std::is_same_v<Part, Record>) {
+        std::visit(all, part);
+    } else if constexpr (requires { part.begin(); }) {
+        for (auto& row : part) all(row);
+    } else if constexpr (std::is_same_v<Part, RunStarted>) {
+        all(part.run, part.anchor);
+    } else if constexpr (std::is_same_v<Part, RunEnded>) {
+        visit(part.run_id, &RowIds::run);
+        all(part.anchor);
+    } else if constexpr (std::is_same_v<Part, PromptStarted> || std::is_same_v<Part, PromptEnded>) {
+        all(part.prompt);
+    } else if constexpr (std::is_same_v<Part, PromptProgress>) {
+        visit(part.prompt_id, &RowIds::prompt);
+        all(part.tokens);
+    } else if constexpr (std::is_same_v<Part, RoundRecord>) {
+        all(part.round, part.nodes, part.tops, part.tokens, part.head_evals);
+    } else if constexpr (std::is_same_v<Part, StepRecord>) {
+        all(part.step, part.rounds, part.spans);
+    } else if constexpr (std::is_same_v<Part, SpansRecorded>) {
+        all(part.spans);
+    } else if constexpr (std::is_same_v<Part, HeadEvaluated>) {
+        all(part.rows);
+    } else if constexpr (!std::is_same_v<Part, LiveRound>) {
+        for_each_field<Part>([&](auto index) {
+            constexpr const auto& column = column_of<Part, index>;
+            constexpr auto counter = ids_of(column.is_key ? Table<Part>::name : column.refers);
+            if constexpr (counter != nullptr) visit(part.*column.field, counter);
         });
     }
-
-  private:
-    Visit visit_;
-};
+}
 
 }  // namespace draftscope::storage

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <iterator>
 
 namespace draftscope::storage {
@@ -28,11 +27,6 @@ constexpr std::string_view ring_tables[] = {"step", "round",  "node",      "node
                                             "span", "gpu_op", "head_eval", "counter",  "nvtx_range"};
 static_assert(std::size(ring_tables) == Retention::tables);
 constexpr int chunks_per_limit = 8;
-
-template <typename Row, typename IsGone>
-void erase_rows(std::vector<Row>& rows, IsGone gone) {
-    rows.erase(std::remove_if(rows.begin(), rows.end(), gone), rows.end());
-}
 
 }  // namespace
 
@@ -67,11 +61,12 @@ bool Retention::admit(Record& record) {
         const auto in_deleted_step = [&](const auto& row) {
             return row.step_id > 0 && row.step_id <= deleted_step_;
         };
-        if (auto* spans = std::get_if<SpansRecorded>(&record)) erase_rows(spans->spans, in_deleted_step);
-        if (auto* ops = std::get_if<std::vector<GpuOpRow>>(&record)) erase_rows(*ops, in_deleted_step);
+        if (auto* spans = std::get_if<SpansRecorded>(&record)) std::erase_if(spans->spans, in_deleted_step);
+        if (auto* ops = std::get_if<std::vector<GpuOpRow>>(&record)) std::erase_if(*ops, in_deleted_step);
         if (auto* evals = std::get_if<HeadEvaluated>(&record))
-            erase_rows(evals->rows,
-                       [&](const auto& row) { return row.round_id > 0 && row.round_id <= deleted_round_; });
+            std::erase_if(evals->rows, [&](const auto& row) {
+                return row.round_id > 0 && row.round_id <= deleted_round_;
+            });
     }
     rows_ += row_weight(record);
     return true;
@@ -119,40 +114,29 @@ int Retention::drop_oldest() {
     chunks_.pop_front();
     deleted_step_ = oldest[0];
     deleted_round_ = oldest[1];
-    if (const int code = db_.exec("BEGIN IMMEDIATE"); code != SQLITE_OK) return code;
-    std::int64_t changed = 0;
-    const auto remove = [&](const std::string& sql) {
-        const int code = db_.exec(sql);
-        changed += sqlite3_changes64(db_.get());
-        return code;
-    };
+    std::string rows;
     for (std::size_t t = 0; t < tables; ++t) {
         // Rows that describe the whole run are kept: a prompt's first token and the speed of plain decoding.
         const std::string keep = ring_tables[t] == "token" ? " AND round_id IS NOT NULL"
                                  : ring_tables[t] == "counter"
                                      ? " AND name <> " + sql_quoted(baseline_counter, '\'')
                                      : "";
-        if (const int code =
-                remove(fmt::format("DELETE FROM {} WHERE rowid <= {}{}", ring_tables[t], oldest[t], keep));
-            code != SQLITE_OK)
-            return code;
+        rows += fmt::format("DELETE FROM {} WHERE rowid <= {}{};", ring_tables[t], oldest[t], keep);
         // Device work may arrive after the chunk of its step was closed.
         const bool by_round = ring_tables[t] == "head_eval";
         if (!by_round && ring_tables[t] != "span" && ring_tables[t] != "gpu_op") continue;
-        if (const int code = remove(
-                fmt::format("DELETE FROM {} WHERE rowid > {} AND rowid <= {} AND {} <= {}", ring_tables[t],
+        rows += fmt::format("DELETE FROM {} WHERE rowid > {} AND rowid <= {} AND {} <= {};", ring_tables[t],
                             oldest[t], chunks_.front()[t], by_round ? "round_id" : "step_id",
-                            by_round ? deleted_round_ : deleted_step_));
-            code != SQLITE_OK)
-            return code;
+                            by_round ? deleted_round_ : deleted_step_);
     }
-    if (const int code = db_.exec(fmt::format("DELETE FROM step_phase WHERE step_id <= {}", deleted_step_));
-        code != SQLITE_OK)
-        return code;
-    if (const int code =
-            db_.exec(fmt::format("UPDATE note SET round_id = NULL WHERE round_id <= {}", deleted_round_));
-        code != SQLITE_OK)
-        return code;
+    const std::string derived = fmt::format(
+        "DELETE FROM step_phase WHERE step_id <= {}; UPDATE note SET round_id = NULL WHERE round_id <= {};",
+        deleted_step_, deleted_round_);
+    const std::int64_t changed_before = sqlite3_total_changes64(db_.get());
+    int code = db_.exec("BEGIN IMMEDIATE;" + rows);
+    const std::int64_t changed = sqlite3_total_changes64(db_.get()) - changed_before;
+    if (code == SQLITE_OK) code = db_.exec(derived);
+    if (code != SQLITE_OK) return code;
     dropped_ += changed;
     return db_.exec("COMMIT");
 }

@@ -59,4 +59,15 @@ class Cursor {
     std::string problem_;
 };
 
+/// Returns the error of a Cursor, or of SpanOutlines.
+template <typename Source>
+Status read_status(const std::string& path, const Database& db, const Source& source) {
+    if (!source.problem().empty())
+        return bad_input("{}: damaged capture: {}, which is impossible", path, source.problem());
+    if (source.code() == SQLITE_OK) return {};
+    if constexpr (requires { source.failure(); })
+        if (source.failure()) return *source.failure();
+    return file_error(path, db, fmt::format("reading table {}", Table<typename Source::RowType>::name));
+}
+
 }  // namespace draftscope::storage

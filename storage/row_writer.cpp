@@ -38,51 +38,44 @@ bool RowWriter::has(Statement& find, RowId id) {
     return found;
 }
 
-struct RowWriter::Visitor {
-    RowWriter& out;
-
-    void operator()(const RunStarted& started) { out.start(started); }
-    void operator()(const RunEnded& ended) { out.end(ended); }
-    void operator()(const PromptStarted& started) { out.insert(started.prompt); }
-    void operator()(const PromptProgress& progress) { out.progress(progress); }
-    void operator()(const PromptEnded& ended) {
-        out.pending_.erase(ended.prompt.id);
-        out.insert(ended.prompt);
-    }
-    void operator()(const StepRecord& record) { out.step(record); }
-    void operator()(const LiveRound&) {}
-    void operator()(const SpansRecorded& recorded) {
-        for (const SpanRow& row : recorded.spans) {
-            if (!out.has(out.find_step_, row.step_id) || !out.has(out.find_round_, row.round_id)) continue;
-            out.hold(out.spans_, row);
-            if (row.step_id != 0) out.step_phases_.mark_late(row.step_id);
-        }
-    }
-    void operator()(const HeadEvaluated& evaluated) {
-        for (const HeadEvalRow& row : evaluated.rows)
-            if (out.has(out.find_round_, row.round_id)) out.insert(row);
-    }
-    void operator()(const LossRow& row) { out.insert(row); }
-    void operator()(const CounterRow& row) { out.insert(row); }
-    void operator()(const NoteRow& row) {
-        NoteRow note = row;
-        if (!out.has(out.find_round_, row.round_id)) note.round_id = 0;
-        out.insert(note);
-    }
-    void operator()(const std::vector<NvtxRangeRow>& rows) {
-        for (const NvtxRangeRow& row : rows) out.insert(row);
-    }
-    void operator()(const std::vector<GpuOpRow>& rows) {
-        for (const GpuOpRow& row : rows)
-            if (out.has(out.find_step_, row.step_id)) out.insert(row);
-    }
-};
-
 void RowWriter::write(const Record& record) {
-    std::visit(Visitor{*this}, record);
+    std::visit([this](const auto& one) { add(one); }, record);
 }
 
-void RowWriter::start(const RunStarted& started) {
+void RowWriter::add(const PromptEnded& ended) {
+    pending_.erase(ended.prompt.id);
+    insert(ended.prompt);
+}
+
+void RowWriter::add(const SpansRecorded& recorded) {
+    for (const SpanRow& row : recorded.spans) {
+        if (!has(find_step_, row.step_id) || !has(find_round_, row.round_id)) continue;
+        hold(spans_, row);
+        if (row.step_id != 0) step_phases_.mark_late(row.step_id);
+    }
+}
+
+void RowWriter::add(const HeadEvaluated& evaluated) {
+    for (const HeadEvalRow& row : evaluated.rows)
+        if (has(find_round_, row.round_id)) insert(row);
+}
+
+void RowWriter::add(const NoteRow& row) {
+    NoteRow note = row;
+    if (!has(find_round_, row.round_id)) note.round_id = 0;
+    insert(note);
+}
+
+void RowWriter::add(const std::vector<NvtxRangeRow>& rows) {
+    for (const NvtxRangeRow& row : rows) insert(row);
+}
+
+void RowWriter::add(const std::vector<GpuOpRow>& rows) {
+    for (const GpuOpRow& row : rows)
+        if (has(find_step_, row.step_id)) insert(row);
+}
+
+void RowWriter::add(const RunStarted& started) {
     start_run(started.run, started.anchor);
     if (!started.vocab || !vocabs_.insert(started.vocab->id).second) return;
     VocabRow row;
@@ -135,7 +128,7 @@ void RowWriter::anchor(RowId run_id, TimeNs run_ns, const ClockAnchorRow& anchor
     insert(ClockAnchorRow{run_id, monotonic_ns, utc_ns, gpu_ns});
 }
 
-void RowWriter::end(const RunEnded& ended) {
+void RowWriter::add(const RunEnded& ended) {
     write_pending_progress();
     run(run_end_, ended.run_id, TextOrNull{to_text(ended.how)});
     anchor(ended.run_id, ended.end_ns, ended.anchor);
@@ -148,7 +141,7 @@ void RowWriter::update_prompt(const PromptRow& r) {
     run(update, r.id, r.output, r.generated_tokens, r.prefill_ns, TextOrNull{to_text(r.finish)});
 }
 
-void RowWriter::progress(const PromptProgress& progress) {
+void RowWriter::add(const PromptProgress& progress) {
     for (const TokenRow& row : progress.tokens) insert(row);
     PromptProgress& newest = pending_[progress.prompt_id];
     newest = progress;
@@ -187,9 +180,9 @@ void RowWriter::write_loss(const WriterLosses& losses, std::string_view kind, st
     total.rowid = sqlite3_last_insert_rowid(db_.get());
 }
 
-void RowWriter::step(const StepRecord& record) {
+void RowWriter::add(const StepRecord& record) {
     insert(record.step);
-    for (const RoundRecord& row : record.rounds) round(row);
+    for (const RoundRecord& row : record.rounds) add(row);
     for (const SpanRow& row : record.spans) hold(spans_, row);
     if (!failed()) step_phases_.hold(record.step, record.spans);
 }
@@ -205,7 +198,7 @@ void RowWriter::recompute_late_steps() {
     if (!failed() && step_phases_.recompute_late() != SQLITE_DONE) fail();
 }
 
-void RowWriter::round(const RoundRecord& record) {
+void RowWriter::add(const RoundRecord& record) {
     insert(record.round);
     for (const NodeRow& row : record.nodes) hold(nodes_, row);
     for (const NodeTopRow& row : record.tops) hold(tops_, row);

@@ -56,7 +56,6 @@ class RowWriter {
     struct RunZero {
         TimeNs monotonic_ns = 0, utc_ns = 0;
     };
-    struct Visitor;
 
     template <typename... Rows>
     struct Inserts {
@@ -90,14 +89,24 @@ class RowWriter {
     /// Returns whether the step or round of a late row is in the file (0 = none).
     bool has(Statement& find, RowId id);
     void write_loss(const WriterLosses& losses, std::string_view kind, std::int64_t count);
-    void start(const RunStarted& started);
     void start_run(const RunRow& row, const ClockAnchorRow& first_anchor);
-    void end(const RunEnded& ended);
     /// Stores an anchor at `run_ns` of the run. The first one is at 0; the last one marks the run's end.
     void anchor(RowId run_id, TimeNs run_ns, const ClockAnchorRow& anchor);
-    void progress(const PromptProgress& progress);
-    void step(const StepRecord& record);
-    void round(const RoundRecord& record);
+    void add(const RunStarted& started);
+    void add(const RunEnded& ended);
+    void add(const PromptStarted& started) { insert(started.prompt); }
+    void add(const PromptProgress& progress);
+    void add(const PromptEnded& ended);
+    void add(const StepRecord& record);
+    void add(const RoundRecord& record);
+    void add(const LiveRound&) {}
+    void add(const SpansRecorded& recorded);
+    void add(const HeadEvaluated& evaluated);
+    void add(const LossRow& row) { insert(row); }
+    void add(const CounterRow& row) { insert(row); }
+    void add(const NoteRow& row);
+    void add(const std::vector<NvtxRangeRow>& rows);
+    void add(const std::vector<GpuOpRow>& rows);
 
     const Database& db_;
     Inserts<RunRow, PromptRow, StepRow, RoundRow, TokenRow, GpuOpRow, NvtxRangeRow, HeadEvalRow, CounterRow,

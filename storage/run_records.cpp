@@ -181,8 +181,7 @@ class Joiner {
 
     void push_record(Part& part, Record record) {
         visit_record_times(record, [&](TimeNs& start, TimeNs& end) { shift_times(part, start, end); });
-        std::visit(storage::IdWalk([&](RowId& id, RowId RowIds::*kind) { renumber(part, id, kind); }),
-                   record);
+        storage::visit_ids(record, [&](RowId& id, RowId RowIds::*kind) { renumber(part, id, kind); });
         if (auto* step = std::get_if<StepRecord>(&record)) step->step.ordinal = steps_++;
         out_.push(std::move(record));
     }
@@ -208,7 +207,7 @@ class Joiner {
             for (Row& row : std::get<std::vector<Row>>(part.run.rows)) {
                 auto shift = [&](TimeNs& start, TimeNs& end) { shift_times(part, start, end); };
                 visit_times(row, shift);
-                storage::IdWalk([&](RowId& id, RowId RowIds::*kind) { renumber(part, id, kind); })(row);
+                storage::visit_ids(row, [&](RowId& id, RowId RowIds::*kind) { renumber(part, id, kind); });
                 all.push_back(std::move(row));
             }
         const auto time = [](const Row& row) {

@@ -50,7 +50,7 @@ int create_schema(const Database& db) {
     Statement phase = db.prepare("INSERT INTO phase VALUES (?, ?, ?, ?, ?)");
     for (const PhaseRow& row : phase_rows) {
         const std::string colour = fmt::format("#{:06X}", row.rgb);
-        const int code = phase.run(row.id, row.name, IdOrNull{row.parent_id}, colour, row.sort);
+        const int code = phase.run(row.id, row.name, IdOrNull{row.parent_id}, colour, row.id);
         if (code != SQLITE_DONE) return code;
     }
     Statement meta = db.prepare("INSERT INTO meta VALUES (?, ?)");

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "storage/sql.h"
@@ -60,8 +61,8 @@ extern const char* const losslessness_sql;
 /// code.
 int create_schema(const Database& db);
 
-/// Ends of the names of a capture and of the files that SQLite keeps with it.
-inline constexpr const char* file_suffixes[] = {"", "-wal", "-shm", "-journal"};
+/// Removes a capture and the files that SQLite keeps with it, as far as that is possible.
+void remove_with_logs(const std::string& path);
 
 /// Keeps other processes from creating or removing captures in a folder. Held while a name is checked, freed
 /// and taken. Does nothing where folders can't be locked.
@@ -82,10 +83,10 @@ bool has_locks(const std::string& path);
 /// Makes `path` free for a new capture. The path must not exist, unless `overwrite` is set and it is a
 /// capture that no process has open.
 Status prepare_new_capture(const std::string& path, bool overwrite);
-/// Exports are written under a temporary name and renamed when complete. `out` must not exist.
+/// Returns an error if `out` exists or its folder does not.
 Status check_new_file(const std::string& out);
-std::string partial_name(const std::string& out);
-Status publish(const std::string& partial, const std::string& out);
+/// Calls `write` with a temporary name, and renames what it wrote to `out`. If it fails, nothing is left.
+Status write_then_rename(const std::string& out, FunctionRef<Status(const std::string& partial)> write);
 /// Creates an empty capture in the best way that its file system allows, and notes what others miss by it.
 /// The caller holds the folder's lock.
 Result<Database> create_capture(const std::string& path, Notes& notes);

@@ -35,6 +35,11 @@ Database open_database(const std::string& path, int flags, std::string* message,
     return db;
 }
 
+Status copy_database(const Database& db, const std::string& to, const std::string& name) {
+    if (db.exec("VACUUM INTO " + sql_quoted(to, '\'')) == SQLITE_OK) return {};
+    return failed("{}: can't be written: {}; free space or choose another folder", name, db.message());
+}
+
 std::string sql_quoted(std::string_view text, char quote) {
     std::string out(1, quote);
     for (const char c : text) {

@@ -3,6 +3,7 @@
 #include <sqlite3.h>
 
 #include <cmath>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,16 +41,11 @@ class Statement {
     /// Binds all arguments in order, steps once and resets. A successful write returns SQLITE_DONE.
     template <typename... Args>
     int run(const Args&... args) {
-        bind_from(1, args...);
+        int i = 1;
+        (bind(i++, args), ...);
         const int code = step();
         reset();
         return code;
-    }
-
-    /// Binds all arguments to consecutive parameters from `first`.
-    template <typename... Args>
-    void bind_from(int first, const Args&... args) {
-        (bind(first++, args), ...);
     }
 
     void bind(int i, std::int64_t v) { sqlite3_bind_int64(get(), i, v); }
@@ -57,18 +53,9 @@ class Statement {
     void bind(int i, bool v) { sqlite3_bind_int64(get(), i, v ? 1 : 0); }
     void bind(int i, double v) { sqlite3_bind_double(get(), i, v); }  // NaN becomes NULL
     void bind(int i, float v) { sqlite3_bind_double(get(), i, v); }
-    void bind(int i, IdOrNull v) {
-        if (v.id == 0)
-            sqlite3_bind_null(get(), i);
-        else
-            sqlite3_bind_int64(get(), i, v.id);
-    }
-    void bind(int i, TextOrNull v) {
-        if (v.text.empty())
-            sqlite3_bind_null(get(), i);
-        else
-            bind(i, v.text);
-    }
+    void bind(int i, std::nullptr_t) { sqlite3_bind_null(get(), i); }
+    void bind(int i, IdOrNull v) { v.id == 0 ? bind(i, nullptr) : bind(i, v.id); }
+    void bind(int i, TextOrNull v) { v.text.empty() ? bind(i, nullptr) : bind(i, v.text); }
     void bind(int i, std::string_view v) {
         // A null pointer would bind NULL, so an empty view binds a literal.
         sqlite3_bind_text(get(), i, v.empty() ? "" : v.data(), static_cast<int>(v.size()), SQLITE_STATIC);
@@ -91,7 +78,7 @@ class Statement {
         if (v)
             bind(i, *v);
         else
-            sqlite3_bind_null(get(), i);
+            bind(i, nullptr);
     }
 
     bool is_null(int column) const { return sqlite3_column_type(get(), column) == SQLITE_NULL; }
@@ -162,5 +149,21 @@ Result<Database> open_capture(const std::string& path, OpenMode how = OpenMode::
 Result<Database> open_capture_for_repair(const std::string& path);
 /// Returns the connection's last error as one line. Damage is bad_input, a lock is failed.
 Error file_error(const std::string& path, const Database& db, std::string_view action);
+/// Calls `use` with each row of a query. It may return a Status, whose error ends the query. Errors of the
+/// file are file_error() with `action`.
+template <typename Use>
+Status for_each_row(const std::string& path, const Database& db, std::string_view action,
+                    std::string_view sql, Use use) {
+    Statement row = db.prepare(sql);
+    int code = row ? SQLITE_ROW : SQLITE_ERROR;
+    while (code == SQLITE_ROW && (code = row.step()) == SQLITE_ROW)
+        if constexpr (std::is_void_v<decltype(use(row))>)
+            use(row);
+        else
+            DS_TRY(use(row));
+    return code == SQLITE_DONE ? Status() : file_error(path, db, action);
+}
+/// Copies the whole database to a new file. An error names it as `name`.
+Status copy_database(const Database& db, const std::string& to, const std::string& name);
 
 }  // namespace draftscope::storage

@@ -1,7 +1,6 @@
 #include "storage/step_phase.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "capture/record.h"
 
@@ -107,10 +106,8 @@ int fill_step_phase(const Database& db) {
 
 int wrong_step_phases(const Database& db, std::size_t limit, std::vector<RowId>& out) {
     const auto values = [](const auto& rows) {
-        std::vector<std::tuple<int, TimeNs, TimeNs, std::int64_t>> list;
-        for (const StepPhaseRow& row : rows)
-            list.emplace_back(row.phase_id, row.busy_ns, row.exposed_ns, row.bytes);
-        std::sort(list.begin(), list.end());
+        std::vector<StepPhaseRow> list(rows.begin(), rows.end());
+        std::ranges::sort(list);
         return list;
     };
     Pass<StoredStepPhase> stored(db);

@@ -83,6 +83,17 @@ WALKS = [
                ("slices_", EAGLE, "EagleDrafter::enqueue_extend"), ("state", EAGLE, "EagleDrafter::catch_up"),
                ("tree", STEP, "BackendStep::accept"), ("layout", STEP, "BackendStep::accept"), ("moves", STEP, "BackendStep::accept"),
                ("ops", RULE, "AcceptanceRule::follow")]},
+    {"since": "aae5e40e",
+     "first product": [(STEP, "BackendStep::enqueue"), (STEP, "BackendStep::draft"), (EAGLE, "EagleDrafter::enqueue"),
+                       (EAGLE, "EagleDrafter::enqueue_extend"), (EAGLE, "EagleDrafter::catch_up"), (LAYER, "EagleLayer::enqueue"),
+                       (LAYER, "EagleLayer::enqueue_layer"), (LAYER, "EagleLayer::enqueue_fused"), ("kernels/backend.h", "Backend::fused_matmul")],
+     "acceptance": [(STEP, "BackendStep::enqueue"), (STEP, "BackendStep::accept"), (RULE, "AcceptanceRule::enqueue"),
+                    (RULE, "AcceptanceRule::follow"), ("kernels/ops.h", "Backend::follow_argmax")],
+     "names": [("rounds", STEP, "BackendStep::enqueue"), ("jobs", STEP, "BackendStep::enqueue"), ("plan", STEP, "BackendStep::plan"),
+               ("tree_index", STEP, "BackendStep::plan"), ("trees_", EAGLE, "EagleDrafter::enqueue"),
+               ("slices_", EAGLE, "EagleDrafter::enqueue_extend"), ("state", EAGLE, "EagleDrafter::catch_up"),
+               ("layout", STEP, "BackendStep::accept"), ("moves", STEP, "BackendStep::accept"),
+               ("ops", RULE, "AcceptanceRule::follow")]},
 ]
 MAX_UNRELATED = 4
 

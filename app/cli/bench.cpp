@@ -1,11 +1,7 @@
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/decoding_options.h"
-#include "app/cli/estimates.h"
 #include "app/cli/head_tables.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
@@ -14,6 +10,7 @@
 #include "app/cli/version.h"
 #include "app/jobs/bench/bench_job.h"
 #include "app/jobs/resolve/resolve.h"
+#include "base/format_count.h"
 #include "engine/draft/registry.h"
 
 namespace draftscope::cli {
@@ -148,10 +145,6 @@ json bench_json(const BenchReport& report, const Shard& shard) {
     return out;
 }
 
-std::string positive(double value, int digits) {
-    return number(value > 0 ? std::optional(value) : std::nullopt, digits);
-}
-
 std::string with_sd(double value, const std::optional<double>& sd, int digits) {
     return positive(value, digits) + (sd ? fmt::format(" +-{:.{}f}", *sd, digits) : std::string());
 }
@@ -232,7 +225,7 @@ std::string method_reads(const BenchReport& report) {
 std::string matrix(const BenchReport& report) {
     if (report.table.tasks.size() < 2) return {};
     std::vector<std::string> header = {report.samples.plain ? "x AR by task" : "tok/s by task"};
-    for (const std::string& task : report.table.tasks) header.push_back(task.empty() ? "-" : task);
+    for (const std::string& task : report.table.tasks) header.push_back(or_dash(task));
     header.insert(header.end(), {"mean of tasks", "tau, mean of tasks", "unclipped"});
     std::vector<std::vector<std::string>> rows;
     for (std::size_t m = 0; m < report.methods.size(); ++m) {
@@ -271,7 +264,7 @@ bool has_tie_with_best(const BenchReport& report) {
 void print_bench(const BenchReport& report) {
     print("{}{}  {}  {} threads  batch {}  {}  tier 0\n\n", report.target,
           report.synthetic ? " (SYNTHETIC weights)" : "", report.precision, report.threads, report.batch,
-          report.temperature > 0 ? fmt::format("T={:g}", report.temperature).c_str() : "greedy");
+          temperature_text(report.temperature));
     if (report.acceptance != "real")
         print("SIMULATED ACCEPTANCE: drafts were not verified by the target; texts and tau mean nothing\n\n");
     for (const BenchMethod& method : report.methods)
@@ -286,8 +279,8 @@ void print_bench(const BenchReport& report) {
     }
     print("{}{}{}{}{}", method_table(report), matrix(report), model_table(report), latency_table(report),
           method_reads(report));
-    print("\nblocks of {} in alternating order; {}; SD and +- over {} repetition{}; {:.0f} s\n", report.block,
-          interval_text(max_conversations(report)), report.repeat, report.repeat == 1 ? "" : "s",
+    print("\nblocks of {} in alternating order; {}; SD and +- over {}; {:.0f} s\n", report.block,
+          interval_text(max_conversations(report)), format_count(report.repeat, "repetition"),
           report.seconds);
     if (has_tie_with_best(report)) print("~ is not shown to be slower than the best\n");
     if (report.table.noise_floor)
@@ -299,25 +292,20 @@ void print_bench(const BenchReport& report) {
               report.finished_conversations, report.conversations);
 }
 
-int do_bench(BenchArguments& options) {
+Result<int> do_bench(BenchArguments& options) {
     if (!options.heads.empty()) options.config.heads = split_specs(options.heads);
     std::vector<std::string> heads = options.config.heads;
     heads.insert(heads.end(), options.config.methods.begin(), options.config.methods.end());
-    if (const Status used = check_sampling_used(options.config.run, heads); !used.ok())
-        return report(used.error());
-    RunConfig& run = options.config.run;
-    Status ready = check_resume(run);
-    if (ready.ok()) ready = choose_prompt_shard(options.shard, run);
-    if (ready.ok()) ready = expand_path("--save", run.shard, run.save);
-    if (!ready.ok()) return report(ready.error());
+    DS_TRY(check_sampling_used(options.config.run, heads));
+    DS_TRY(prepare_capture(options.shard, options.config.run));
     options.config.plain = !options.no_plain;
     options.config.control = !options.no_control;
     return run_job(
         options.output,
         [&](const JobHooks& hooks, DebugGate& gate) { return run_bench(options.config, gate, hooks); },
         [&](const BenchReport& done) { return bench_json(done, options.config.run.shard); }, print_bench,
-        [](const BenchReport& done) {
-            if (!done.storage_error.empty()) return report(failed("{}", done.storage_error));
+        [](const BenchReport& done) -> Result<int> {
+            if (!done.storage_error.empty()) return failed("{}", done.storage_error);
             return done.cancelled ? 130 : 0;
         });
 }

@@ -24,13 +24,11 @@ void print_report(const CheckArguments& options, const CheckReport& report) {
         for (const CheckFinding& finding : report.findings) findings.push_back(finding.what);
         json rows = json::object();
         for (const auto& [table, count] : report.row_counts) rows[table] = count;
-        const json document = {{"file", options.file},
+        return print_document({{"file", options.file},
                                {"schema_version", report.schema_version},
                                {"findings", findings},
                                {"remarks", report.remarks},
-                               {"rows", rows}};
-        print_document(document);
-        return;
+                               {"rows", rows}});
     }
     for (const CheckFinding& finding : report.findings) print("{}\n", finding.what);
     for (const std::string& remark : report.remarks) print("note: {}\n", remark);
@@ -40,15 +38,11 @@ void print_report(const CheckArguments& options, const CheckReport& report) {
           report.findings.size());
 }
 
-int do_check(const CheckArguments& options) {
-    if (options.repair) {
-        const Status repaired = repair_capture(options.file);
-        if (!repaired.ok()) return report(repaired.error());
-    }
-    const auto checked = check_capture(options.file);
-    if (!checked.ok()) return report(checked.error());
-    print_report(options, *checked);
-    return checked->findings.empty() ? 0 : 1;
+Result<int> do_check(const CheckArguments& options) {
+    if (options.repair) DS_TRY(repair_capture(options.file));
+    DS_ASSIGN(const CheckReport checked, check_capture(options.file));
+    print_report(options, checked);
+    return checked.findings.empty() ? 0 : 1;
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-
 #include "stats/compare.h"
 
 #include <fmt/ranges.h>
@@ -10,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
-#include "app/cli/estimates.h"
+#include "app/cli/options.h"
 #include "app/cli/tables.h"
 #include "capture/run_setting.h"
 #include "storage/capture_file.h"
@@ -156,26 +155,25 @@ Result<Comparison> compare_files(const CompareArguments& options) {
                      options.a, a->runs.size());
 }
 
-/// Returns 1, with the reason on stderr, if B's speed is shown to lie below `limit` times A's.
-int check_speed(const Comparison& c, double limit) {
+/// Fails if B's speed is shown to lie below `limit` times A's.
+Status check_speed(const Comparison& c, double limit) {
     const Estimate& ratio = c.speed.ratio;
     const double highest = ratio.interval ? ratio.interval->high : ratio.value;
-    if (highest >= limit) return 0;
-    return report(failed("compare: B decodes at {:.3f} of A's speed, {} lies below {:g}", ratio.value,
-                         ratio.interval
-                             ? fmt::format("the interval [{:.3f}, {:.3f}]", ratio.interval->low, highest)
-                             : std::string("which has no interval and"),
-                         limit));
+    if (highest >= limit) return {};
+    return failed("compare: B decodes at {:.3f} of A's speed, {} lies below {:g}", ratio.value,
+                  ratio.interval ? fmt::format("the interval [{:.3f}, {:.3f}]", ratio.interval->low, highest)
+                                 : std::string("which has no interval and"),
+                  limit);
 }
 
-int do_compare(const CompareArguments& options) {
-    const auto compared = compare_files(options);
-    if (!compared.ok()) return report(compared.error());
+Result<int> do_compare(const CompareArguments& options) {
+    DS_ASSIGN(const Comparison compared, compare_files(options));
     if (options.json)
-        print_document(comparison_json(*compared, options));
+        print_document(comparison_json(compared, options));
     else
-        print_comparison(*compared);
-    return options.fail_below > 0 ? check_speed(*compared, options.fail_below) : 0;
+        print_comparison(compared);
+    if (options.fail_below > 0) DS_TRY(check_speed(compared, options.fail_below));
+    return 0;
 }
 
 }  // namespace
@@ -190,15 +188,11 @@ void add_compare(CLI::App& program, Action& action) {
         "result.");
     command->add_option("a", options->a, "capture file A (the reference)")->required();
     command->add_option("b", options->b, "capture file B; default: A's second setting");
-    command
-        ->add_option("--run-a", options->run_a,
-                     "id of A's run if its file contains several. Runs of one setting (1,2) are pooled; "
-                     "default: all runs of the file")
-        ->delimiter(',')
+    add_list(*command, "--run-a", options->run_a,
+             "id of A's run if its file contains several. Runs of one setting (1,2) are pooled; "
+             "default: all runs of the file")
         ->allow_extra_args(false);
-    command->add_option("--run-b", options->run_b, "ids of B's runs")
-        ->delimiter(',')
-        ->allow_extra_args(false);
+    add_list(*command, "--run-b", options->run_b, "ids of B's runs")->allow_extra_args(false);
     command->add_flag("--force", options->force,
                       "also compare different tiers, machines or targets, or synthetic with real, and mark "
                       "the result");

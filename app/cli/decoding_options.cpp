@@ -1,6 +1,3 @@
-#include "app/cli/decoding_options.h"
-
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
@@ -68,6 +65,11 @@ void add_template_options(CLI::App& command, RunConfig& config) {
                        "2024-07-26)");
     command.add_option("--system", config.system,
                        "system turn of every conversation (default: the chat template's own, if any)");
+}
+
+void add_model_option(CLI::App& command, std::string& model) {
+    command.add_option("--model", model,
+                       "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
 }
 
 void add_threads_option(CLI::App& command, int& threads) {
@@ -147,8 +149,7 @@ void add_sampling_options(CLI::App& command, RunConfig& config) {
 }
 
 void add_decoding_options(CLI::App& command, RunConfig& config) {
-    command.add_option("--model", config.model,
-                       "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
+    add_model_option(command, config.model);
     add_shown(command, "--drafter,--drafters", config.drafter,
               "NAME[:PATH[,KEY=VALUE...]], one of " + known_drafters() +
                   "; eagle2 and eagle3 take rope=own|target and embeddings=own|target, eagle3 also "

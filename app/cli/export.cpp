@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -45,11 +44,8 @@ Status export_png(const ExportArguments& options) {
 }
 
 void add_plot_options(CLI::App& command, PlotOptions& plots) {
-    command
-        .add_option(
-            "--plots", plots.plots,
-            "png: breakdown, latency, plane, coverage, tree, sweep (default: those that the capture has)")
-        ->delimiter(',');
+    add_list(command, "--plots", plots.plots,
+             "png: breakdown, latency, plane, coverage, tree, sweep (default: those that the capture has)");
     command.add_option("--run", plots.run, "png: run id (default: the newest)");
     command.add_option("--round", plots.round,
                        "png: round of the tree, from 1 (default: the round with most committed tokens)");
@@ -99,10 +95,9 @@ Status export_to_stdout(const ExportArguments& options) {
     return written;
 }
 
-int do_export(const ExportArguments& options) {
+Result<int> do_export(const ExportArguments& options) {
     const bool to_stdout = options.out == "-";
-    const Status done = to_stdout ? export_to_stdout(options) : write_export(options, options.out);
-    if (!done.ok()) return report(done.error());
+    DS_TRY(to_stdout ? export_to_stdout(options) : write_export(options, options.out));
     const char* how =
         options.format == "chrome" ? "; open it at https://ui.perfetto.dev or in chrome://tracing" : "";
     if (options.format != "png" && !to_stdout) std::fprintf(stderr, "wrote %s%s\n", options.out.c_str(), how);

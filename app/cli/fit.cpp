@@ -1,13 +1,10 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
-#include "app/cli/decoding_options.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
 #include "app/cli/tables.h"
@@ -66,7 +63,7 @@ void print_fit(const FitReport& done) {
     if (!done.remark.empty()) print("{}\n", done.remark);
 }
 
-int do_fit(const FitArguments& options) {
+Result<int> do_fit(const FitArguments& options) {
     return run_job(
         options.output, [&](const JobHooks& hooks, DebugGate&) { return run_fit(options.config, hooks); },
         fit_json, print_fit);
@@ -269,9 +266,8 @@ void add_fit(CLI::App& program, Action& action) {
     for (const char* option : training_options) command->get_option(option)->excludes("--joint");
     command->callback([options, command, &action] {
         options->config.options.router.seed = options->config.options.kl.seed;
-        action = [options, command] {
-            if (const Status used = check_used(*command, options->config.head); !used.ok())
-                return report(used.error());
+        action = [options, command]() -> Result<int> {
+            DS_TRY(check_used(*command, options->config.head));
             FitConfig& requested = options->config;
             const HeadInfo* head = find_head_or_suffix(requested.head);
             for (const char* option : training_options)

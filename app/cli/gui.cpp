@@ -23,33 +23,27 @@ Status check_timeline(const std::string& file) {
     return {};
 }
 
-int do_gui(const GuiOptions& options) {
+Result<int> do_gui(const GuiOptions& options) {
     for (const std::string& file :
          options.files) {  // report an invalid file on the terminal instead of opening an empty window
         const TimelineFormat kind = detect_timeline_format(file);
-        const auto checked = kind == TimelineFormat::none ? probe_capture(file) : check_timeline(file);
-        if (!checked.ok()) return report(checked.error());
+        DS_TRY(kind == TimelineFormat::none ? probe_capture(file) : check_timeline(file));
         if (kind != TimelineFormat::none && options.files.size() > 1)
-            return report(
-                bad_input("{}: another profiler's timeline is opened by itself, or with --overlay", file));
+            return bad_input("{}: another profiler's timeline is opened by itself, or with --overlay", file);
     }
-    if (!options.overlay.empty()) {
-        const auto checked = check_timeline(options.overlay);
-        if (!checked.ok()) return report(checked.error());
-    }
-    if (options.screenshot.empty() && !display_available()) {
-        return report(
-            bad_input("no display was found (DISPLAY and WAYLAND_DISPLAY are empty); use draftscope gui "
-                      "--screenshot FILE.png or draftscope run"));
-    }
+    if (!options.overlay.empty()) DS_TRY(check_timeline(options.overlay));
+    if (options.screenshot.empty() && !display_available())
+        return bad_input(
+            "no display was found (DISPLAY and WAYLAND_DISPLAY are empty); use draftscope gui --screenshot "
+            "FILE.png or draftscope run");
     const auto controller = make_controller([] { wake_gui(); });
-    const Status done = run_gui(*controller, options);
-    return done.ok() ? 0 : report(done.error());
+    DS_TRY(run_gui(*controller, options));
+    return 0;
 }
 
 }  // namespace
 
-int open_window() {
+Result<int> open_window() {
     return do_gui({});
 }
 
@@ -81,9 +75,9 @@ void add_gui(CLI::App& program, Action& action) {
 
 #else
 
-int open_window() {
-    return report(bad_input(
-        "this build has no window (DRAFTSCOPE_GUI=OFF); see draftscope --help for the other commands"));
+Result<int> open_window() {
+    return bad_input(
+        "this build has no window (DRAFTSCOPE_GUI=OFF); see draftscope --help for the other commands");
 }
 
 void add_gui(CLI::App& program, Action& action) {

@@ -1,16 +1,12 @@
 #include "app/cli/head_tables.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/cli/estimates.h"
 #include "app/cli/tables.h"
 #include "capture/head_traits.h"
 #include "engine/heads/registry.h"
-#include "stats/head_costs.h"
 
 namespace draftscope::cli {
 namespace {
@@ -19,11 +15,6 @@ using nlohmann::json;
 
 std::string percent(const std::optional<double>& value) {
     return value ? fmt::format("{:.1f}", 100 * *value) : std::string("-");
-}
-
-/// Returns a number of FLOPs in MFLOP; 0 = unknown.
-std::string mega(double flops) {
-    return flops > 0 ? fmt::format("{:.1f}", flops / 1e6) : "-";
 }
 
 std::string mode_text(const HeadComparison& head) {
@@ -35,11 +26,11 @@ std::string acceptance_table(const std::vector<HeadComparison>& heads) {
     std::vector<std::vector<std::string>> rows;
     for (const HeadComparison& head : heads) {
         const HeadStats& stats = head.stats;
-        rows.push_back({stats.head, mode_text(head), fmt::format("{}", stats.rounds),
-                        stats.tau > 0 ? fmt::format("{:.3f}", stats.tau) : "-", percent(stats.coverage),
-                        percent(stats.covered_mass), size_text(stats.row_tokens, stats.active_rows),
-                        stats.bytes_per_call > 0 ? fmt::format("{:.0f}", stats.bytes_per_call / 1e3) : "-",
-                        mega(stats.flops_per_round), fmt::format("{:.0f}", stats.head_ns_per_round / 1e3)});
+        rows.push_back({stats.head, mode_text(head), fmt::format("{}", stats.rounds), positive(stats.tau, 3),
+                        percent(stats.coverage), percent(stats.covered_mass),
+                        size_text(stats.row_tokens, stats.active_rows),
+                        positive(stats.bytes_per_call / 1e3, 0), positive(stats.flops_per_round / 1e6, 1),
+                        fmt::format("{:.0f}", stats.head_ns_per_round / 1e3)});
     }
     const bool calibrated = std::ranges::any_of(
         heads, [](const HeadComparison& head) { return head.stats.mode == HeadMode::calibration; });
@@ -105,11 +96,11 @@ std::string bytes_table(const std::vector<HeadComparison>& heads) {
     for (const HeadComparison& head : heads) {
         if (!head.bytes) continue;
         const HeadBytes& bytes = *head.bytes;
-        rows.push_back({head.stats.head, mode_text(head),
-                        fmt::format("{:.0f}", head.stats.bytes_per_round / 1e3),
-                        mega(head.stats.flops_per_round), fmt::format("{:.1f}", bytes.per_second / 1e9),
-                        fmt::format("{:.3f}", bytes.explained), fmt::format("{:.2f}", bytes.times),
-                        bytes.constant_ns >= 0 ? fmt::format("{:.0f}", bytes.constant_ns / 1e3) : "-"});
+        rows.push_back(
+            {head.stats.head, mode_text(head), fmt::format("{:.0f}", head.stats.bytes_per_round / 1e3),
+             positive(head.stats.flops_per_round / 1e6, 1), fmt::format("{:.1f}", bytes.per_second / 1e9),
+             fmt::format("{:.3f}", bytes.explained), fmt::format("{:.2f}", bytes.times),
+             bytes.constant_ns >= 0 ? fmt::format("{:.0f}", bytes.constant_ns / 1e3) : "-"});
     }
     if (rows.size() < 2) return {};
     return fmt::format(
@@ -117,6 +108,29 @@ std::string bytes_table(const std::vector<HeadComparison>& heads) {
         "to the full head; fixed us: the rest of T_head, for routing, selection and calls\n",
         format_table({"per round", "mode", "kB", "MFLOP", "GB/s", "nu by bytes", "nu / that", "fixed us"},
                      rows));
+}
+
+constexpr std::size_t help_columns = 96;
+
+/// Wraps `text` into indented lines.
+std::string wrap_text(std::string_view text, std::size_t indent) {
+    std::string out;
+    while (!text.empty()) {
+        std::size_t end = text.size();
+        if (indent + end > help_columns) {
+            end = text.rfind(' ', help_columns - indent);
+            if (end == std::string_view::npos || end == 0) end = text.size();
+        }
+        out += std::string(indent, ' ') + std::string(text.substr(0, end)) + '\n';
+        text.remove_prefix(std::min(text.size(), end + 1));
+    }
+    return out;
+}
+
+std::string value_text(const HeadParam& param) {
+    if (!param.choices.empty()) return fmt::format("{}={}", param.name, param.choices);
+    if (param.default_value == 0 && param.min > 0) return fmt::format("{}=", param.name);
+    return fmt::format("{}={}", param.name, param.default_value);
 }
 
 }  // namespace
@@ -139,7 +153,7 @@ std::string reads_table(std::string first, std::span<const NamedReads> heads) {
     std::vector<std::vector<std::string>> rows;
     for (const auto& [name, reads] : heads) {
         rows.push_back({name, fmt::format("{:.0f}", reads.streamed / 1e3),
-                        fmt::format("{:.0f}", reads.gathered / 1e3), mega(reads.flops),
+                        fmt::format("{:.0f}", reads.gathered / 1e3), positive(reads.flops / 1e6, 1),
                         fmt::format("{:.0f}", reads.head_ns / 1e3), "-", "-", "-"});
         if (!reads.explained_ns) continue;
         probed = true;
@@ -229,33 +243,6 @@ json heads_json(const Snapshot& snapshot, RowId run_id) {
     }
     return out;
 }
-
-namespace {
-
-constexpr std::size_t help_columns = 96;
-
-/// Wraps `text` into indented lines.
-std::string wrap_text(std::string_view text, std::size_t indent) {
-    std::string out;
-    while (!text.empty()) {
-        std::size_t end = text.size();
-        if (indent + end > help_columns) {
-            end = text.rfind(' ', help_columns - indent);
-            if (end == std::string_view::npos || end == 0) end = text.size();
-        }
-        out += std::string(indent, ' ') + std::string(text.substr(0, end)) + '\n';
-        text.remove_prefix(std::min(text.size(), end + 1));
-    }
-    return out;
-}
-
-std::string value_text(const HeadParam& param) {
-    if (!param.choices.empty()) return fmt::format("{}={}", param.name, param.choices);
-    if (param.default_value == 0 && param.min > 0) return fmt::format("{}=", param.name);
-    return fmt::format("{}={}", param.name, param.default_value);
-}
-
-}  // namespace
 
 std::string head_help() {
     std::string text = "Heads, as --head NAME:key=value,... (of values a|b|c the first is the default):\n";

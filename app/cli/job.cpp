@@ -1,11 +1,9 @@
 #include "app/cli/job.h"
 
-#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -27,6 +25,15 @@ std::size_t terminal_columns() {
 bool rewrites_lines() {
     const char* const term = std::getenv("TERM");
     return isatty(STDERR_FILENO) == 1 && term != nullptr && *term != 0 && std::string_view(term) != "dumb";
+}
+
+/// The watching thread reads it, so it has to be atomic, not only `volatile std::sig_atomic_t`.
+std::atomic<int> interrupts{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+void on_interrupt(int) {
+    if (interrupts.fetch_add(1, std::memory_order_relaxed) == 2)
+        _exit(130);  // third Ctrl-C: exit without cleaning up
 }
 
 }  // namespace
@@ -81,19 +88,6 @@ void ProgressBar::draw(const std::string& line) {
 void ProgressBar::clear() {
     if (drawn_ > 0) draw("");
 }
-
-namespace {
-
-/// The watching thread reads it, so it has to be atomic, not only `volatile std::sig_atomic_t`.
-std::atomic<int> interrupts{0};
-static_assert(std::atomic<int>::is_always_lock_free);
-
-void on_interrupt(int) {
-    if (interrupts.fetch_add(1, std::memory_order_relaxed) == 2)
-        _exit(130);  // third Ctrl-C: exit without cleaning up
-}
-
-}  // namespace
 
 InterruptWatch::InterruptWatch(DebugGate& gate) {
     interrupts.store(0, std::memory_order_relaxed);

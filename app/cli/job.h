@@ -63,10 +63,11 @@ inline void add_output_options(CLI::App& command, JobOutput& output) {
     command.add_flag("--quiet", output.quiet, "show no progress");
 }
 
-/// Runs `run(hooks, gate)` with a progress bar and prints its report or error; Ctrl-C cancels both. Returns
-/// `exit_code(report)`, or the error's exit code.
+/// Runs `run(hooks, gate)` with a progress bar and prints its report; Ctrl-C cancels both. Returns
+/// `exit_code(report)`.
 template <typename Run, typename ToJson, typename Print, typename ExitCode>
-int run_job(const JobOutput& output, Run run, ToJson to_json, Print print_report, ExitCode exit_code) {
+Result<int> run_job(const JobOutput& output, Run run, ToJson to_json, Print print_report,
+                    ExitCode exit_code) {
     DebugGate gate;
     ProgressBar bar(!output.quiet);
     JobHooks hooks;
@@ -75,7 +76,7 @@ int run_job(const JobOutput& output, Run run, ToJson to_json, Print print_report
     const InterruptWatch watch(gate);
     const auto done = run(hooks, gate);
     bar.clear();
-    if (!done.ok()) return report(done.error());
+    if (!done.ok()) return done.error();
     if (output.json)
         print_document(to_json(*done));
     else
@@ -84,7 +85,7 @@ int run_job(const JobOutput& output, Run run, ToJson to_json, Print print_report
 }
 
 template <typename Run, typename ToJson, typename Print>
-int run_job(const JobOutput& output, Run run, ToJson to_json, Print print_report) {
+Result<int> run_job(const JobOutput& output, Run run, ToJson to_json, Print print_report) {
     return run_job(output, run, to_json, print_report, [](const auto&) { return 0; });
 }
 

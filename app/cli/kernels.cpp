@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -7,11 +5,9 @@
 #include <vector>
 
 #include "app/cli/cli.h"
-#include "app/cli/decoding_options.h"
 #include "app/cli/options.h"
 #include "app/cli/tables.h"
 #include "app/jobs/kernels/kernels_job.h"
-#include "app/jobs/kernels/torch_times.h"
 #include "base/fields.h"
 
 namespace draftscope::cli {
@@ -57,8 +53,7 @@ void print_table(const KernelReport& report) {
         rows.push_back({m.op, m.precision, m.rows > 0 ? std::to_string(m.rows) : "-",
                         fmt::format("{:.1f}", m.median_us), fmt::format("{:.1f}", m.best_us),
                         fmt::format("{:.2f}", m.bytes / 1e6), fmt::format("{:.1f}", m.gb_per_s()),
-                        m.scattered_probe > 0 ? fmt::format("{:.1f}", m.scattered_probe) : "-",
-                        fmt::format("{:.0f} %", 100 * report.share(m))});
+                        positive(m.scattered_probe, 1), fmt::format("{:.0f} %", 100 * report.share(m))});
     print("{}", format_table({"op", "precision", "rows", "median us", "best us", "MB", "GB/s",
                               "scattered GB/s", "of probe"},
                              rows));
@@ -147,13 +142,12 @@ void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& rep
           report.copy_gb_per_s);
     std::vector<std::vector<std::string>> rows;
     for (const DeviceMeasured& m : report.ops)
-        rows.push_back({m.op, m.mode, m.rows > 0 ? std::to_string(m.rows) : "-",
-                        fmt::format("{:.2f}", m.median_us), fmt::format("{:.2f}", m.best_us),
-                        fmt::format("{:.2f}", m.spread_us), fmt::format("{:.2f}", m.bytes / 1e6),
-                        fmt::format("{:.0f}", m.gb_per_s()),
-                        read > 0 && m.bytes > 0 ? fmt::format("{:.2f}", m.bytes / (read * 1e3)) : "-",
-                        m.nu > 0 ? fmt::format("{:.3f}", m.nu) : "-",
-                        torch_ratio(m, torch) > 0 ? fmt::format("{:.2f}x", torch_ratio(m, torch)) : "-"});
+        rows.push_back(
+            {m.op, m.mode, m.rows > 0 ? std::to_string(m.rows) : "-", fmt::format("{:.2f}", m.median_us),
+             fmt::format("{:.2f}", m.best_us), fmt::format("{:.2f}", m.spread_us),
+             fmt::format("{:.2f}", m.bytes / 1e6), fmt::format("{:.0f}", m.gb_per_s()),
+             read > 0 && m.bytes > 0 ? fmt::format("{:.2f}", m.bytes / (read * 1e3)) : "-", positive(m.nu, 3),
+             torch_ratio(m, torch) > 0 ? fmt::format("{:.2f}x", torch_ratio(m, torch)) : "-"});
     print("{}", format_table({"op", "mode", "rows", "median us", "best us", "spread us", "MB", "GB/s",
                               "floor us", "nu", "torch/ours"},
                              rows));
@@ -181,14 +175,14 @@ int print_report(const KernelsArguments& options, const Report&... report) {
     return 0;
 }
 
-int do_on_cuda(KernelSettings settings, const KernelsArguments& options) {
+Result<int> do_on_cuda(KernelSettings settings, const KernelsArguments& options) {
     for (const int value : {settings.vocab, settings.hidden, settings.k})
-        if (value < 1) return report(bad_input("kernels: sizes must be at least 1, found {}", value));
+        if (value < 1) return bad_input("kernels: sizes must be at least 1, found {}", value);
     for (const auto& [name, values] :
          {std::pair{"--rows", settings.rows}, std::pair{"--rank", settings.ranks},
           std::pair{"--gather", settings.gather}})
         for (const int value : values)
-            if (value < 1) return report(bad_input("{} {}: must be at least 1", name, value));
+            if (value < 1) return bad_input("{} {}: must be at least 1", name, value);
     std::vector<std::string> notes = fit_kernel_sizes(settings);
     const DeviceBenchOptions device{.vocab = settings.vocab,
                                     .hidden = settings.hidden,
@@ -198,35 +192,28 @@ int do_on_cuda(KernelSettings settings, const KernelsArguments& options) {
                                     .k = settings.k,
                                     .rows = settings.rows};
     if (settings.vocab > kernels::max_router_columns)
-        return report(
-            bad_input("--vocab {}: on a GPU at most {}", settings.vocab, kernels::max_router_columns));
+        return bad_input("--vocab {}: on a GPU at most {}", settings.vocab, kernels::max_router_columns);
     if (!kernels::can_topk(settings.vocab, settings.k))
-        return report(bad_input("--k {}: on a GPU at most {}", settings.k, kernels::max_topk));
+        return bad_input("--k {}: on a GPU at most {}", settings.k, kernels::max_topk);
     const std::string& python = options.torch;
-    if (!python.empty())
-        if (const Status torch_status = check_torch(python); !torch_status.ok())
-            return report(torch_status.error());
-    auto done = kernels::bench_cuda(device);
-    if (!done.ok()) return report(done.error());
-    done->not_timed.insert(done->not_timed.begin(), notes.begin(), notes.end());
+    if (!python.empty()) DS_TRY(check_torch(python));
+    DS_ASSIGN(DeviceBenchReport done, kernels::bench_cuda(device));
+    done.not_timed.insert(done.not_timed.begin(), notes.begin(), notes.end());
     TorchTimes torch;
     if (!python.empty()) {
-        auto timed = time_torch(python, device);  // after ours has released its device memory
-        if (!timed.ok()) return report(timed.error());
-        torch = std::move(*timed);
+        DS_ASSIGN(torch, time_torch(python, device));  // after ours has released its device memory
     }
-    return print_report(options, device, *done, torch);
+    return print_report(options, device, done, torch);
 }
 
-int do_kernels(const KernelsArguments& options) {
+Result<int> do_kernels(const KernelsArguments& options) {
     if (options.backend == "cuda") return do_on_cuda(options.settings, options);
     if (!options.torch.empty())
-        return report(bad_input("--torch {}: PyTorch is timed only with --backend cuda", options.torch));
+        return bad_input("--torch {}: PyTorch is timed only with --backend cuda", options.torch);
     if (options.backend != "cpu")
-        return report(bad_input("--backend {}: unknown; known are cpu, cuda", options.backend));
-    const auto measured = measure_kernels(options.settings);
-    if (!measured.ok()) return report(measured.error());
-    return print_report(options, *measured);
+        return bad_input("--backend {}: unknown; known are cpu, cuda", options.backend);
+    DS_ASSIGN(const KernelReport measured, measure_kernels(options.settings));
+    return print_report(options, measured);
 }
 
 }  // namespace
@@ -240,18 +227,16 @@ void add_kernels(CLI::App& program, Action& action) {
         "Example: draftscope kernels --vocab 128256 --hidden 4096 --rows 1,8 --precision int8 --csv");
     add_shown(*command, "--vocab,--v", options->settings.vocab, "rows V of the head (also --v)");
     add_shown(*command, "--hidden,--d", options->settings.hidden, "columns d of the head (also --d)");
-    command
-        ->add_option("--rank", options->settings.ranks,
-                     "ranks of the low-rank heads, a list (default: d / 8)")
-        ->delimiter(',');
-    add_shown(*command, "--gather", options->settings.gather,
-              "rows of the gathered heads and of the router's shortlists, a list")
-        ->delimiter(',');
+    add_list(*command, "--rank", options->settings.ranks,
+             "ranks of the low-rank heads, a list (default: d / 8)");
+    add_list(*command, "--gather", options->settings.gather,
+             "rows of the gathered heads and of the router's shortlists, a list")
+        ->capture_default_str();
     add_shown(*command, "--k", options->settings.k, "candidates of the top-k");
-    add_shown(*command, "--rows,--m", options->settings.rows, "activation rows M per call, a list (also --m)")
-        ->delimiter(',');
-    add_shown(*command, "--precision", options->settings.precisions, "f32, bf16, int8, int4, a list")
-        ->delimiter(',');
+    add_list(*command, "--rows,--m", options->settings.rows, "activation rows M per call, a list (also --m)")
+        ->capture_default_str();
+    add_list(*command, "--precision", options->settings.precisions, "f32, bf16, int8, int4, a list")
+        ->capture_default_str();
     add_shown(*command, "--backend", options->backend, "cpu or cuda; cuda computes in bf16");
     command->add_option("--torch", options->torch,
                         "a Python with PyTorch, timed on the same work for comparison (cuda)");

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -47,24 +46,14 @@ namespace draftscope::cli {
 DS_COMMANDS(DS_DECLARE_COMMAND)
 #undef DS_DECLARE_COMMAND
 
-int exit_code(const Error& error) {
-    switch (error.kind) {
-        case ErrorKind::bad_input:
-            return 2;
-        case ErrorKind::cancelled:
-            return 130;
-        case ErrorKind::failed:
-            break;
-    }
-    return 1;
-}
+namespace {
 
+/// Prints "draftscope: message" to stderr and returns the error's exit code.
 int report(const Error& error) {
     std::fprintf(stderr, "draftscope: %s\n", error.message.c_str());
-    return exit_code(error);
+    if (error.kind == ErrorKind::bad_input) return 2;
+    return error.kind == ErrorKind::cancelled ? 130 : 1;
 }
-
-namespace {
 
 /// A command: `add` adds its options to the parser. If the command is selected, its callback sets `action`.
 /// Its name has hyphens where `name` has underscores.
@@ -219,7 +208,8 @@ int run_program(int argc, char** argv) {
     } catch (const CLI::ParseError& wrong) {
         return report_usage(program, wrong);
     }
-    return finish_output(action());
+    const Result<int> done = action();
+    return finish_output(done.ok() ? *done : report(done.error()));
 }
 
 }  // namespace

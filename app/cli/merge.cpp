@@ -6,7 +6,7 @@
 #include "app/cli/cli.h"
 #include "app/jobs/replay/replay_job.h"
 #include "app/jobs/run/pool.h"
-#include "app/jobs/sweep/pool_sweep.h"
+#include "app/jobs/sweep/sweep_job.h"
 #include "stats/comparable.h"
 #include "storage/capture_file.h"
 
@@ -25,8 +25,9 @@ struct KnownRun {
     RunRow run;
 };
 
-/// Checks every run against the first: a file must not mix targets, tiers or machines in its tables.
-Status check_mergeable(const std::vector<std::string>& files, std::size_t& count) {
+/// Returns the number of runs. Checks each against the first: a file must not mix targets, tiers or machines
+/// in its tables.
+Result<std::size_t> count_mergeable(const std::vector<std::string>& files) {
     std::vector<KnownRun> runs;
     for (std::size_t i = 0; i < files.size(); ++i) {
         const std::string& file = files[i];
@@ -54,13 +55,12 @@ Status check_mergeable(const std::vector<std::string>& files, std::size_t& count
             runs.push_back({i, run});
         }
     }
-    count = runs.size();
-    return {};
+    return runs.size();
 }
 
-int do_pool(const MergeArguments& options) {
-    const auto print_written = [&](const Result<std::size_t>& pooled, const char* what) {
-        if (!pooled.ok()) return report(pooled.error());
+Result<int> do_pool(const MergeArguments& options) {
+    const auto print_written = [&](const Result<std::size_t>& pooled, const char* what) -> Result<int> {
+        DS_TRY(pooled);
         std::fprintf(stderr, "wrote %s: %zu %s of %zu shards\n", options.out.c_str(), *pooled, what,
                      options.files.size());
         return 0;
@@ -68,22 +68,18 @@ int do_pool(const MergeArguments& options) {
     std::error_code error;
     if (std::filesystem::is_directory(options.files.front(), error))
         return print_written(pool_recordings(options.out, options.files), "conversations");
-    const auto sweep = is_sweep_file(options.files.front());
-    if (!sweep.ok()) return report(sweep.error());
-    if (*sweep) return print_written(pool_sweeps(options.out, options.files, options.profile), "settings");
-    const auto done = pool_captures(options.out, options.files);
-    if (!done.ok()) return report(done.error());
-    std::fprintf(stderr, "wrote %s: %zu run%s of %zu parts\n", options.out.c_str(), done->runs,
-                 done->runs == 1 ? "" : "s", done->parts);
+    DS_ASSIGN(const bool sweep, is_sweep_file(options.files.front()));
+    if (sweep) return print_written(pool_sweeps(options.out, options.files, options.profile), "settings");
+    DS_ASSIGN(const PoolReport done, pool_captures(options.out, options.files));
+    std::fprintf(stderr, "wrote %s: %zu run%s of %zu parts\n", options.out.c_str(), done.runs,
+                 done.runs == 1 ? "" : "s", done.parts);
     return 0;
 }
 
-int do_merge(const MergeArguments& options) {
+Result<int> do_merge(const MergeArguments& options) {
     if (options.pool) return do_pool(options);
-    std::size_t runs = 0;
-    Status done = check_mergeable(options.files, runs);
-    if (done.ok()) done = merge_captures(options.out, options.files);
-    if (!done.ok()) return report(done.error());
+    DS_ASSIGN(const std::size_t runs, count_mergeable(options.files));
+    DS_TRY(merge_captures(options.out, options.files));
     std::fprintf(stderr, "wrote %s: %zu runs of %zu files\n", options.out.c_str(), runs,
                  options.files.size());
     return 0;

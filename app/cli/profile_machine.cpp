@@ -1,12 +1,8 @@
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
-#include "app/cli/decoding_options.h"
-#include "app/cli/estimates.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
 #include "app/cli/tables.h"
@@ -60,9 +56,8 @@ void print_profile(const MachineProfile& profile) {
     if (!profile.note.empty()) print("note: {}\n", profile.note);
     std::vector<std::vector<std::string>> rows;
     for (const PartCost& cost : profile.costs) {
-        const auto known = [](const std::string& text) { return text.empty() ? "-" : text; };
-        rows.push_back({std::string(to_text(cost.part)), known(cost.drafter), known(cost.head),
-                        known(cost.size_parameter), std::to_string(cost.curve.points.size()),
+        rows.push_back({std::string(to_text(cost.part)), or_dash(cost.drafter), or_dash(cost.head),
+                        or_dash(cost.size_parameter), std::to_string(cost.curve.points.size()),
                         error_text(cost.curve.error), error_text(cost.curve.worst), formula(cost.curve)});
     }
     print("\n{}", format_table({"part", "drafter", "head", "size", "points", "error", "worst", "ms"}, rows));
@@ -73,20 +68,20 @@ constexpr auto step_fields =
     join(DS_FIELDS(StepCost, verify_ms, drafter_ms, head_ms, overhead_ms, error_ms, extrapolated),
          field("step_ms", &StepCost::total_ms));
 
-int predict(const MachineProfile& profile, const ProfileMachineArguments& options) {
+Result<int> predict(const MachineProfile& profile, const ProfileMachineArguments& options) {
     json list = json::array();
     std::vector<std::vector<std::string>> rows;
     for (const std::string& method : options.predict) {
-        const auto cost = predict_method(profile, method, options.tau, options.context, options.batch);
-        if (!cost.ok()) return report(cost.error());
-        const double speed = options.tau * options.batch * 1e3 / cost->total_ms();
-        json& written = list.emplace_back(write_fields(step_fields, *cost));
+        DS_ASSIGN(const StepCost cost,
+                  predict_method(profile, method, options.tau, options.context, options.batch));
+        const double speed = options.tau * options.batch * 1e3 / cost.total_ms();
+        json& written = list.emplace_back(write_fields(step_fields, cost));
         written["method"] = method;
         written["tokens_per_second"] = speed;
-        rows.push_back({method, number(cost->verify_ms, 2), number(cost->drafter_ms, 2),
-                        number(cost->head_ms, 2), number(cost->overhead_ms, 2), number(cost->total_ms(), 2),
-                        number(cost->error_ms, 2), number(speed, 1),
-                        cost->extrapolated ? "outside the profile's sizes" : ""});
+        rows.push_back({method, number(cost.verify_ms, 2), number(cost.drafter_ms, 2),
+                        number(cost.head_ms, 2), number(cost.overhead_ms, 2), number(cost.total_ms(), 2),
+                        number(cost.error_ms, 2), number(speed, 1),
+                        cost.extrapolated ? "outside the profile's sizes" : ""});
     }
     if (options.output.json) {
         print_document({{"profile", profile.path},
@@ -104,18 +99,17 @@ int predict(const MachineProfile& profile, const ProfileMachineArguments& option
     return 0;
 }
 
-int show(const ProfileMachineArguments& options) {
-    const auto profile = read_profile(options.show);
-    if (!profile.ok()) return report(profile.error());
-    if (!options.predict.empty()) return predict(*profile, options);
+Result<int> show(const ProfileMachineArguments& options) {
+    DS_ASSIGN(const MachineProfile profile, read_profile(options.show));
+    if (!options.predict.empty()) return predict(profile, options);
     if (options.output.json)
-        print_document(json::parse(to_json(*profile)));
+        print_document(json::parse(to_json(profile)));
     else
-        print_profile(*profile);
+        print_profile(profile);
     return 0;
 }
 
-int do_profile(ProfileMachineArguments& options) {
+Result<int> do_profile(ProfileMachineArguments& options) {
     if (!options.show.empty()) return show(options);
     options.config.source = std::string("draftscope ") + version;
     return run_job(
@@ -137,19 +131,13 @@ void add_profile_machine(CLI::App& program, Action& action) {
         "--rounds 6 "
         "--out machine.json  (seconds; with --out alone it takes minutes)");
     auto* out = command->add_option("--out", config.out, "file to write; one that exists is continued");
-    command->add_option("--model", run.model,
-                        "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
-    command
-        ->add_option("--drafters,--drafter", config.drafters,
-                     "NAME[:PATH[,KEY=VALUE...]], a list (default: eagle3,ngram)")
-        ->delimiter(',');
-    command->add_option("--heads,--head", config.heads, "ids of heads, a list (default: all with weights)")
-        ->delimiter(',');
+    add_model_option(*command, run.model);
+    add_list(*command, "--drafters,--drafter", config.drafters,
+             "NAME[:PATH[,KEY=VALUE...]], a list (default: eagle3,ngram)");
+    add_list(*command, "--heads,--head", config.heads, "ids of heads, a list (default: all with weights)");
     command->add_option("--head-weights", run.artefacts, "HEAD=PATH, weights file of a head (repeatable)");
-    command->add_option("--contexts", config.contexts, "tokens of a prompt, a list (default: 64,256,1024)")
-        ->delimiter(',');
-    command->add_option("--batches", config.batches, "sequences in lockstep, a list (default: 1,2,4,8)")
-        ->delimiter(',');
+    add_list(*command, "--contexts", config.contexts, "tokens of a prompt, a list (default: 64,256,1024)");
+    add_list(*command, "--batches", config.batches, "sequences in lockstep, a list (default: 1,2,4,8)");
     add_shown(*command, "--rounds", config.rounds, "steps of a measurement; fewer if they take long");
     add_shown(*command, "--backend", run.backend, "cpu, cuda, or auto: cuda if there is a GPU");
     add_shown(*command, "--precision", run.precision, "f32, bf16, int8, int4 or auto");

@@ -1,13 +1,10 @@
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <memory>
 
 #include "app/cli/cli.h"
-#include "app/cli/decoding_options.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
 #include "app/cli/shard_option.h"
-#include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/replay/record_job.h"
 #include "base/fields.h"
@@ -53,13 +50,13 @@ void print_report(const RecordReport& done, const std::string& folder) {
     print("\n");
 }
 
-int do_record(RecordArguments& options) {
+Result<int> do_record(RecordArguments& options) {
     options.config.times = !options.no_times;
     options.config.source = std::string("draftscope ") + version;
     RunConfig& run = options.config.run;
-    Status ready = choose_prompt_shard(options.shard, run);
-    if (ready.ok()) ready = expand_path("--out", run.shard, options.config.out);
-    if (!ready.ok()) return report(ready.error());
+    DS_TRY(check_sampling_used(run, {}));
+    DS_TRY(choose_prompt_shard(options.shard, run));
+    DS_TRY(expand_path("--out", run.shard, options.config.out));
     const std::string& folder = options.config.out;
     return run_job(
         options.output, [&](const JobHooks& hooks, DebugGate&) { return run_record(options.config, hooks); },
@@ -82,8 +79,7 @@ void add_record(CLI::App& program, Action& action) {
     add_shard_option(*command, options->shard, "--out");
     command->add_option("--out", options->config.out, "folder to write")->required();
     command->add_flag("--overwrite", options->config.overwrite, "replace an existing recording");
-    command->add_option("--model", run.model,
-                        "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
+    add_model_option(*command, run.model);
     add_sampling_options(*command, run);
     add_shown(*command, "--batch", options->config.batch,
               "prompts decoded in lockstep; every text stays the same");
@@ -97,12 +93,7 @@ void add_record(CLI::App& program, Action& action) {
     add_template_options(*command, run);
     command->add_flag("--no-times", options->no_times, "do not measure verification times");
     add_output_options(*command, options->output);
-    command->callback([options, &action] {
-        action = [options] {
-            const Status used = check_sampling_used(options->config.run, {});
-            return used.ok() ? do_record(*options) : report(used.error());
-        };
-    });
+    command->callback([options, &action] { action = [options] { return do_record(*options); }; });
 }
 
 }  // namespace draftscope::cli

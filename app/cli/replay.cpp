@@ -1,14 +1,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "app/cli/cli.h"
-#include "app/cli/decoding_options.h"
-#include "app/cli/estimates.h"
 #include "app/cli/head_tables.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
@@ -49,22 +46,27 @@ std::vector<ReplayStats> tally(const ReplayReport& report, Wanted wanted) {
     return out;
 }
 
+/// Returns the place of head `full`.
+std::optional<std::size_t> find_full(const ReplayReport& report) {
+    const auto found = std::ranges::find_if(report.heads, is_full_head, &ReplayedHead::spec);
+    return found == report.heads.end() ? std::nullopt
+                                       : std::optional<std::size_t>(found - report.heads.begin());
+}
+
 /// Returns tau of head `full` in the same set of rounds.
 std::optional<double> full_tau(const ReplayReport& report, const std::vector<ReplayStats>& tallies) {
-    for (std::size_t h = 0; h < tallies.size(); ++h)
-        if (is_full_head(report.heads[h].spec)) return tallies[h].tau();
-    return std::nullopt;
+    const auto full = find_full(report);
+    return full ? tallies[*full].tau() : std::nullopt;
 }
 
 /// Returns the number of tokens whose static head has as many FLOPs per round; absent without head `full`.
 /// For SpecVocab it is V d'/d + k and its down-projection (arXiv 2602.13836, section 6).
 std::optional<double> static_size(const ReplayReport& report, const std::vector<ReplayStats>& tallies,
                                   std::size_t head) {
-    for (std::size_t h = 0; h < tallies.size(); ++h)
-        if (const ReplayStats& full = tallies[h];
-            is_full_head(report.heads[h].spec) && full.flops_per_round() > 0)
-            return full.active_rows() * tallies[head].flops_per_round() / full.flops_per_round();
-    return std::nullopt;
+    const auto place = find_full(report);
+    if (!place || tallies[*place].flops_per_round() <= 0) return std::nullopt;
+    const ReplayStats& full = tallies[*place];
+    return full.active_rows() * tallies[head].flops_per_round() / full.flops_per_round();
 }
 
 /// Returns DynaSpec's speed-up relative to autoregressive decoding; absent without alpha or costs.
@@ -81,9 +83,7 @@ std::optional<double> rho(std::optional<double> tau, std::optional<double> full)
 /// Returns tau and rho_tau with intervals. The resampling unit is a conversation, for both the head and the
 /// full head.
 AcceptanceCost estimate_acceptance(const ReplayReport& report, std::size_t head) {
-    std::optional<std::size_t> full;
-    for (std::size_t h = 0; h < report.heads.size(); ++h)
-        if (is_full_head(report.heads[h].spec)) full = h;
+    const auto full = find_full(report);
     const auto make_unit = [&](std::size_t h, std::size_t prompt) {
         ReplayStats tally;
         tally.add(report.result.rounds[h][prompt]);
@@ -134,7 +134,6 @@ json file_json(const std::optional<HeadFileReport>& file) {
 /// Returns what the heads' files say about their making; "" if no head has a file.
 std::string file_table(const ReplayReport& report) {
     std::vector<std::vector<std::string>> rows;
-    const auto text = [](const std::string& value) { return value.empty() ? "-" : value; };
     for (const ReplayedHead& head : report.heads) {
         if (!head.file) continue;
         std::string parameters;
@@ -144,8 +143,9 @@ std::string file_table(const ReplayReport& report) {
             const auto found = head.file->held_out.find(name);
             return found == head.file->held_out.end() ? "-" : fmt::format("{:.3f}", found->second);
         };
-        rows.push_back({head.spec, text(parameters), text(head.file->trained), number(head.file->lambda, 2),
-                        held_out("kl"), held_out("top1"), text(head.file->source)});
+        rows.push_back({head.spec, or_dash(parameters), or_dash(head.file->trained),
+                        number(head.file->lambda, 2), held_out("kl"), held_out("top1"),
+                        or_dash(head.file->source)});
     }
     if (rows.empty()) return {};
     return "\n" + format_table({"files", "parameters", "trained", "lambda", "held-out KL", "top-1",
@@ -218,12 +218,12 @@ std::string category_table(const ReplayReport& report) {
     const std::vector<std::string> names = list_categories(report.recording->info());
     if (names.size() < 2) return {};
     std::vector<std::string> header = {"tau by category", "prompts"};
-    for (const ReplayedHead& head : report.heads) header.push_back(head.spec.empty() ? "-" : head.spec);
+    for (const ReplayedHead& head : report.heads) header.push_back(or_dash(head.spec));
     std::vector<std::vector<std::string>> rows;
     for (const std::string& name : names) {
         const auto prompts =
             std::ranges::count(report.recording->info().prompts, name, &RecordedPrompt::category);
-        std::vector<std::string> row = {name.empty() ? "-" : name, std::to_string(prompts)};
+        std::vector<std::string> row = {or_dash(name), std::to_string(prompts)};
         for (const ReplayStats& one : tally_category(report, name)) row.push_back(number(one.tau(), 3));
         rows.push_back(std::move(row));
     }
@@ -267,18 +267,16 @@ std::string overlap_table(const ReplayReport& report, const std::vector<ReplaySt
 
 void print_replay(const ReplayReport& report) {
     const RecordingInfo& info = report.recording->info();
-    print(
-        "{}  {} tokens in {} prompts by {}   drafter {}  tree {}  {}  {}\n\n", info.target.name, info.rows,
-        info.prompts.size(), info.source.empty() ? "an unknown program" : info.source, report.drafter,
-        report.tree, report.precision,
-        info.sampling.temperature > 0 ? fmt::format("T={:g}", info.sampling.temperature).c_str() : "greedy");
+    print("{}  {} tokens in {} prompts by {}   drafter {}  tree {}  {}  {}\n\n", info.target.name, info.rows,
+          info.prompts.size(), info.source.empty() ? "an unknown program" : info.source, report.drafter,
+          report.tree, report.precision, temperature_text(info.sampling.temperature));
     const auto tallies = tally(report, [](std::size_t) { return true; });
     std::vector<std::vector<std::string>> rows;
     std::size_t depths = 0;
     for (const ReplayStats& one : tallies) depths = std::max(depths, one.depths.size());
     for (std::size_t h = 0; h < tallies.size(); ++h) {
         const ReplayStats& one = tallies[h];
-        std::vector<std::string> row = {report.heads[h].spec.empty() ? "-" : report.heads[h].spec,
+        std::vector<std::string> row = {or_dash(report.heads[h].spec),
                                         number(one.tau(), 3),
                                         with_interval(estimate_acceptance(report, h).rho_tau),
                                         std::to_string(one.rounds),
@@ -317,11 +315,10 @@ void print_replay(const ReplayReport& report) {
           report.threads);
 }
 
-int do_replay(ReplayArguments& options) {
+Result<int> do_replay(ReplayArguments& options) {
     options.config.heads = split_specs(options.heads);
     options.config.mass = !options.no_mass;
-    if (const Status chosen = choose_shard(options.shard, options.config.shard); !chosen.ok())
-        return report(chosen.error());
+    DS_TRY(choose_shard(options.shard, options.config.shard));
     return run_job(
         options.output, [&](const JobHooks& hooks, DebugGate&) { return run_replay(options.config, hooks); },
         [&](const ReplayReport& report) { return replay_json(report, options.config.shard); }, print_replay);
@@ -364,11 +361,9 @@ void add_replay(CLI::App& program, Action& action) {
     command->add_flag("--overlap", config.overlap,
                       "also compute alpha, the overlap of draft and target distributions: replays each head "
                       "a second time, as a chain, and computes all its logits");
-    command
-        ->add_option("--costs", config.costs,
-                     "DRAFT,VERIFY: time of a draft and of a verification in target passes, for the expected "
-                     "speed-up with --overlap")
-        ->delimiter(',');
+    add_list(*command, "--costs", config.costs,
+             "DRAFT,VERIFY: time of a draft and of a verification in target passes, for the expected "
+             "speed-up with --overlap");
     add_output_options(*command, options->output);
     command->callback([options, command, &action] {
         check_heads_used(*command, {options->config.drafter});

@@ -5,8 +5,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/decoding_options.h"
-#include "app/cli/estimates.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
 #include "app/cli/version.h"
@@ -178,9 +176,9 @@ void print_reproduce(const ReproduceReport& report) {
     if (report.cancelled) print("cancelled: the values cover what every method decoded\n");
 }
 
-int print_list(bool as_json) {
+Result<int> print_list(bool as_json) {
     const auto tables = read_paper_tables();
-    if (!tables.ok()) return report(tables.error());
+    if (!tables.ok()) return tables.error();
     json list = json::array();
     std::vector<std::vector<std::string>> rows;
     for (const PaperTable& table : *tables) {
@@ -202,7 +200,7 @@ int print_list(bool as_json) {
     return 0;
 }
 
-int do_reproduce(const ReproduceArguments& options) {
+Result<int> do_reproduce(const ReproduceArguments& options) {
     if (options.list) return print_list(options.output.json);
     return run_job(
         options.output,

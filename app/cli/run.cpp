@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -8,8 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/cli.h"
-#include "app/cli/decoding_options.h"
-#include "app/cli/estimates.h"
 #include "app/cli/head_tables.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
@@ -19,6 +15,7 @@
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/choose_tree.h"
 #include "app/jobs/run/run_job.h"
+#include "base/format_count.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
@@ -106,9 +103,6 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const RunCon
         const auto found = by_ordinal.find(prompt.ordinal);
         if (found != by_ordinal.end()) prompts.push_back(prompt_json(prompt, *found->second));
     }
-    json losses = losses_json(snapshot, report.run_id);
-    for (const LossRow& loss : report.storage_losses)
-        losses.push_back({{"kind", loss.kind}, {"count", loss.count}});
     json out = write_fields(DS_FIELDS(RunRow, target, drafter, head, tree, verify, temperature, seed, batch,
                                       tier, backend, threads, numerics, precision, synthetic, acceptance),
                             run);
@@ -119,19 +113,15 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const RunCon
              as(gpu_json, DS_FIELDS(RunReport, gpu)),
              as(exact_json, field("beside_exact", &RunReport::exact))),
         report));
+    out.update(run_figures_json(snapshot, report.run_id));
+    for (const json& loss : list_of(DS_FIELDS(LossRow, kind, count))(report.storage_losses))
+        out["losses"].push_back(loss);
     out.update({{"version", version},
                 {"lossless", losslessness(run)},
                 {"tier_asked", to_text(report.tier.requested)},
                 {"tier_note", or_null(report.tier.why)},
                 {"shard", shard_json(config.shard)},
                 {"prompts", std::move(prompts)},
-                {"totals", totals_json(snapshot, report.run_id)},
-                {"baseline", speedup_json(snapshot, report.run_id)},
-                {"latency", latency_json(latency(snapshot, report.run_id))},
-                {"speed", position_json(snapshot, report.run_id)},
-                {"phases", phases_json(snapshot, report.run_id)},
-                {"heads", heads_json(snapshot, report.run_id)},
-                {"losses", losses},
                 {"template", json::parse(run.config_json, nullptr, false).value("template", "none")}});
     return out;
 }
@@ -141,12 +131,9 @@ void print_forecast(const RunReport& report, const Snapshot& snapshot) {
     const SweepSetting& best = report.forecasts.front();
     const RunTotals totals = run_totals(snapshot, report.run_id);
     const double tau = best.total().tau().value_or(1);
-    const Estimate speedup = forecast_speedup(report);
-    print("forecast{}: {:.2f}x{} plain decoding over {} shipped conversations, tau {:.2f}",
-          report.kept_forecast ? " kept from an earlier start" : " for this machine", speedup.value,
-          speedup.interval ? fmt::format(" [{:.2f}, {:.2f}]", speedup.interval->low, speedup.interval->high)
-                           : "",
-          best.units.size(), tau);
+    print("forecast{}: {} plain decoding over {} shipped conversations, tau {:.2f}",
+          report.kept_forecast ? " kept from an earlier start" : " for this machine",
+          times_text(forecast_speedup(report)), best.units.size(), tau);
     if (snapshot.run(report.run_id)->drafter == plain_drafter) {
         print("; no drafting pays off here, so drafter none was used\n");
         return;
@@ -182,8 +169,8 @@ std::string cancelled_text(const RunReport& report) {
     const auto whole =
         std::count_if(report.prompts.begin(), report.prompts.end(),
                       [](const PromptReport& prompt) { return prompt.outcome.finish != Finish::cancelled; });
-    return fmt::format("cancelled after {} of {} prompt{}; the results cover the decoded part\n", whole,
-                       report.planned_prompts, report.planned_prompts == 1 ? "" : "s");
+    return fmt::format("cancelled after {} of {}; the results cover the decoded part\n", whole,
+                       format_count(report.planned_prompts, "prompt"));
 }
 
 /// Prints all tables: phases with bandwidth, then acceptance, cost and memory traffic of the heads.
@@ -237,8 +224,8 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunA
     const RunTotals totals = run_totals(snapshot, report.run_id);
     print("\n{}", cancelled_text(report));
     if (report.resumed_conversations > 0)
-        print("resumed: {} conversation{} from {}\n", report.resumed_conversations,
-              report.resumed_conversations == 1 ? "" : "s", report.capture);
+        print("resumed: {} from {}\n", format_count(report.resumed_conversations, "conversation"),
+              report.capture);
     print("{}", setup_text(run));
     if (report.demo_model)
         print("the target is a toy of 135 million parameters: judge the speed, not the text\n");
@@ -258,7 +245,7 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunA
         "tau {:.3f}  ({} committed in {} rounds; {:.3f} unclipped)   {} tok/s decode, {:.1f} tok/s with "
         "prefill\n",
         totals.tau, totals.committed, totals.rounds, totals.tau_unclipped,
-        rate_text(totals.tokens_per_second), totals.tokens_per_second_e2e);
+        positive(totals.tokens_per_second, 1), totals.tokens_per_second_e2e);
     print_tree_choice(report, snapshot, config.tree == quick_tree);
     print("{}", speedup_text(snapshot, report.run_id));
     if (options.detail)
@@ -270,7 +257,7 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const RunA
     print_capture(report);
 }
 
-int do_run(const RunArguments& options) {
+Result<int> do_run(const RunArguments& options) {
     EngineHost host;
     Recorder recorder({}, unwatched_interval);
     DebugGate gate;
@@ -291,22 +278,20 @@ int do_run(const RunArguments& options) {
         if (stream_text) hooks.on_text(fmt::format("--- {}\n", title));
     };
     const InterruptWatch watch(gate);
-    auto done = host.run(options.config, recorder, gate, hooks);
+    const auto done = host.run(options.config, recorder, gate, hooks);
     bar.clear();
-    if (!done.ok()) return report(done.error());
+    if (!done.ok()) return done.error();
     if (options.name_tree_auto)
         std::fputs("the tree is the same on every machine; --tree auto measures which is fastest here\n",
                    stderr);
     recorder.flush();
     const auto snapshot = recorder.snapshot();
-    if (options.json) {
-        const json document = report_json(*done, *snapshot, options.config);
-        print_document(document);
-    } else {
+    if (options.json)
+        print_document(report_json(*done, *snapshot, options.config));
+    else
         print_summary(*done, *snapshot, options);
-    }
     std::fflush(stdout);
-    if (!done->storage_error.empty()) return report(failed("{}", done->storage_error));
+    if (!done->storage_error.empty()) return failed("{}", done->storage_error);
     return done->cancelled ? 130 : 0;
 }
 
@@ -398,18 +383,15 @@ void add_run(CLI::App& program, Action& action) {
     command->add_flag("--quiet", options->quiet, "show neither text nor progress while decoding");
     command->callback([options, command, &action] {
         check_heads_used(*command, {options->config.drafter});
-        action = [options, command] {
+        action = [options, command]() -> Result<int> {
             RunConfig& requested = options->config;
             const bool chosen = requested.tree == "auto" || requested.tree == quick_tree;
             if (chosen && command->get_option("--head")->count() == 0) requested.head = "auto";
-            Status ready = check_resume(requested);
-            if (ready.ok()) ready = choose_prompt_shard(options->shard, requested);
-            if (ready.ok()) ready = expand_path("--save", requested.shard, requested.save);
-            if (!ready.ok()) return report(ready.error());
+            DS_TRY(prepare_capture(options->shard, requested));
             choose_default_tree(*command, *options);
             // An invalid option takes precedence over an option without effect.
             const Status used = check_used(*command, options->config);
-            if (!used.ok() && validate(options->config).ok()) return report(used.error());
+            if (!used.ok() && validate(options->config).ok()) return used.error();
             return do_run(*options);
         };
     });

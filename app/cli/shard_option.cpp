@@ -1,6 +1,5 @@
 #include "app/cli/shard_option.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -154,12 +153,14 @@ void add_resume_option(CLI::App& command, bool& resume) {
                      "decoded again. Without such a file, begin");
 }
 
-Status check_resume(const RunConfig& config) {
-    if (!config.resume) return {};
-    if (config.save.empty()) return bad_input("--resume: continues a capture; name it with --save");
-    if (config.overwrite)
+Status prepare_capture(const std::string& shard, RunConfig& config) {
+    if (config.resume && config.save.empty())
+        return bad_input("--resume: continues a capture; name it with --save");
+    if (config.resume && config.overwrite)
         return bad_input("--resume: --overwrite would delete what it continues; give one of them");
-    return check_tree_is_named(config, "what was recorded and the rest");
+    if (config.resume) DS_TRY(check_tree_is_named(config, "what was recorded and the rest"));
+    DS_TRY(choose_prompt_shard(shard, config));
+    return expand_path("--save", config.shard, config.save);
 }
 
 void add_tag_option(CLI::App& command, std::vector<std::string>& tags) {

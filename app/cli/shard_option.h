@@ -2,12 +2,10 @@
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "app/jobs/commands/commands.h"
+#include "app/jobs/commands/run_config.h"
 #include "base/result.h"
 
 namespace CLI {
@@ -38,12 +36,13 @@ Result<std::string> expand_pattern(const std::string& option, const std::string&
 void add_shard_option(CLI::App& command, std::string& shard, const std::string& output);
 /// Adds --resume.
 void add_resume_option(CLI::App& command, bool& resume);
-/// Rejects --resume without --save, with --overwrite, and with a tree that is measured.
-Status check_resume(const RunConfig& config);
 /// Adds --tag.
 void add_tag_option(CLI::App& command, std::vector<std::string>& tags);
 /// Sets `shard` to the value of --shard, or to that of the environment, which is named on stderr.
 Status choose_shard(const std::string& text, Shard& shard);
+/// Sets the shard and the capture of a run or bench. Rejects --resume without --save, with --overwrite, and
+/// with a tree that is measured.
+Status prepare_capture(const std::string& shard, RunConfig& config);
 /// As choose_shard(), for prompts that `config` names. A single prompt has no shards. --tree auto and quick
 /// are refused, because each shard could choose another tree.
 Status choose_prompt_shard(const std::string& text, RunConfig& config);

@@ -6,11 +6,9 @@
 #include <memory>
 
 #include "app/cli/cli.h"
-#include "app/cli/estimates.h"
 #include "app/cli/head_tables.h"
 #include "app/cli/tables.h"
 #include "base/fields.h"
-#include "base/phase_names.h"
 #include "capture/quantile.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
@@ -153,17 +151,11 @@ json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     json out = write_fields(DS_FIELDS(RunRow, id, name, started_utc, target, drafter, head, tree, verify,
                                       tier, synthetic, acceptance),
                             run);
+    out.update(run_figures_json(snapshot, run.id));
     out.update({{"ended", run.ended == RunEnd::live ? json(nullptr) : json(to_text(run.ended))},
                 {"lossless", losslessness(run)},
                 {"is_baseline", is_baseline(run)},
-                {"totals", totals_json(snapshot, run.id)},
-                {"baseline", speedup_json(snapshot, run.id)},
-                {"latency", latency_json(latency(snapshot, run.id))},
-                {"speed", position_json(snapshot, run.id)},
-                {"phases", phases_json(snapshot, run.id)},
                 {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
-                {"heads", heads_json(snapshot, run.id)},
-                {"losses", losses_json(snapshot, run.id)},
                 {"notes", notes_json(snapshot, run.id)}});
     return out;
 }
@@ -178,7 +170,7 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     print("{}", verify_text(run));
     print("{}", finding_text(snapshot, run.id));
     print("tau {:.3f}  ({} committed in {} rounds; {:.3f} unclipped)   {} tok/s decode\n{}{}\n{}", totals.tau,
-          totals.committed, totals.rounds, totals.tau_unclipped, rate_text(totals.tokens_per_second),
+          totals.committed, totals.rounds, totals.tau_unclipped, positive(totals.tokens_per_second, 1),
           latency_text(latency(snapshot, run.id)), speedup_text(snapshot, run.id),
           statistics_text(run_statistics(snapshot, run.id, cut_warmup), probed_gb_per_s(run)));
     print("{}", position_text(snapshot, run.id));
@@ -242,17 +234,16 @@ void print_pooled(const Snapshot& snapshot) {
         for (const RunRow* run : pooled.runs) runs.push_back(run->id);
         rows.push_back({pooled.name(), pooled.tree(), fmt::format("{}", fmt::join(runs, ", ")),
                         std::to_string(pooled.rounds()), fmt::format("{:.3f}", pooled.tau()),
-                        rate_text(pooled.tokens_per_second())});
+                        positive(pooled.tokens_per_second(), 1)});
     }
     if (rows.empty()) return;
     print("{}\n",
           format_table({"runs of one setting, pooled", "tree", "runs", "rounds", "tau", "tok/s"}, rows));
 }
 
-int do_stats(const StatsArguments& options) {
-    auto loaded = load_capture(options.file);
-    if (!loaded.ok()) return report(loaded.error());
-    const Snapshot& snapshot = **loaded;
+Result<int> do_stats(const StatsArguments& options) {
+    DS_ASSIGN(const auto loaded, load_capture(options.file));
+    const Snapshot& snapshot = *loaded;
     if (options.json) {
         json runs = json::array();
         for (const RunRow& run : snapshot.runs) runs.push_back(run_json(snapshot, run, options.cut_warmup));

@@ -5,8 +5,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/decoding_options.h"
-#include "app/cli/estimates.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
 #include "app/cli/shard_option.h"
@@ -129,10 +127,6 @@ Status write_csv(const SweepReport& report, const std::string& path) {
     return {};
 }
 
-std::string head_or_dash(const std::string& head) {
-    return head.empty() ? "-" : head;
-}
-
 void print_table(const SweepReport& report, int shown) {
     std::vector<std::vector<std::string>> rows;
     int batch = 0, count = 0;
@@ -145,7 +139,7 @@ void print_table(const SweepReport& report, int shown) {
         if (figures.ties_with_best.value_or(false)) marks += marks.empty() ? "~" : " ~";
         if (!one.exact) marks += marks.empty() ? "estimate" : ", estimate";
         if (one.extrapolated) marks += marks.empty() ? "extrapolated" : ", extrapolated";
-        rows.push_back({one.drafter, head_or_dash(one.head), one.tree, std::to_string(one.batch),
+        rows.push_back({one.drafter, or_dash(one.head), one.tree, std::to_string(one.batch),
                         with_interval(figures.tau), number(one.round_ms, 2),
                         number(figures.tokens_per_second.value, 1), with_interval(figures.speedup),
                         with_interval(figures.against_full), marks});
@@ -159,7 +153,7 @@ void print_table(const SweepReport& report, int shown) {
 void print_oracles(const SweepReport& report) {
     std::vector<std::vector<std::string>> rows;
     for (const OracleLine& line : report.oracles)
-        rows.push_back({fmt::format("{}", fmt::join(line.drafters, " + ")), head_or_dash(line.head),
+        rows.push_back({fmt::format("{}", fmt::join(line.drafters, " + ")), or_dash(line.head),
                         std::to_string(line.levels), std::to_string(line.batch), number(line.tau(), 3),
                         number(line.round_ms, 2), number(line.tokens_per_second(), 1),
                         number(line.speedup(), 2)});
@@ -173,7 +167,7 @@ void print_confirmed(const SweepReport& report, const SweepArguments& options) {
     std::vector<std::vector<std::string>> rows;
     for (const ConfirmedSetting& one : options.confirmed) {
         const SweepSetting& setting = report.settings[one.setting];
-        rows.push_back({setting.drafter, head_or_dash(setting.head), setting.tree,
+        rows.push_back({setting.drafter, or_dash(setting.head), setting.tree,
                         with_interval(setting.figures.tau), number(one.tau, 3),
                         with_interval(setting.figures.speedup), with_interval(one.speedup),
                         !one.agrees   ? "-"
@@ -189,8 +183,7 @@ void print_confirmed(const SweepReport& report, const SweepArguments& options) {
 /// Prints what the settings were predicted from.
 void print_source(const SweepReport& report) {
     print("{} on {}: {} conversations, {}; costs: {}\n", format_count(report.settings.size(), "setting"),
-          report.recording, report.conversations,
-          report.temperature > 0 ? fmt::format("T={:g}", report.temperature) : "greedy", report.costs);
+          report.recording, report.conversations, temperature_text(report.temperature), report.costs);
 }
 
 /// Prints estimates, skipped settings, the advice and the time.
@@ -222,13 +215,12 @@ void print_sweep(const SweepReport& report, const SweepArguments& options) {
     print_advice(report);
 }
 
-int do_sweep(SweepArguments& options) {
+Result<int> do_sweep(SweepArguments& options) {
     options.config.heads = split_specs(options.heads);
     Shard& shard = options.config.replay.shard;
-    Status ready = choose_shard(options.shard, shard);
-    if (ready.ok()) ready = expand_path("--csv", shard, options.csv);
-    if (ready.ok()) ready = expand_path("--save", shard, options.config.save);
-    if (!ready.ok()) return report(ready.error());
+    DS_TRY(choose_shard(options.shard, shard));
+    DS_TRY(expand_path("--csv", shard, options.csv));
+    DS_TRY(expand_path("--save", shard, options.config.save));
     return run_job(
         options.output,
         [&](const JobHooks& hooks, DebugGate& gate) -> Result<SweepReport> {
@@ -244,7 +236,7 @@ int do_sweep(SweepArguments& options) {
         [&](const SweepReport& report) { print_sweep(report, options); });
 }
 
-int do_advise(SweepArguments& options) {
+Result<int> do_advise(SweepArguments& options) {
     if (!options.heads.empty()) options.config.heads = split_specs(options.heads);
     // Larger batches cost no pass: they tell where another setting takes over.
     options.config.batches = {options.batch, 4 * options.batch, 16 * options.batch};
@@ -264,9 +256,7 @@ void add_inputs(CLI::App& command, SweepConfig& config) {
                     "recording, a folder that draftscope record or record_decode.py wrote")
         ->required();
     command.add_option("--profile", config.profile, "costs, a file of draftscope profile-machine");
-    command
-        .add_option("--drafters,--drafter", config.drafters, "NAME[:PATH[,KEY=VALUE...]], comma-separated")
-        ->delimiter(',')
+    add_list(command, "--drafters,--drafter", config.drafters, "NAME[:PATH[,KEY=VALUE...]], comma-separated")
         ->capture_default_str();
     command.add_option("--head-weights,--artefact", config.replay.artefacts,
                        "HEAD=PATH, weights file of a head (repeatable); or file=PATH in its spec");
@@ -279,7 +269,7 @@ void add_inputs(CLI::App& command, SweepConfig& config) {
 
 /// Adds the output options, and what both commands do before they run.
 void finish_command(CLI::App& command, const std::shared_ptr<SweepArguments>& options, Action& action,
-                    int (*run)(SweepArguments&)) {
+                    Result<int> (*run)(SweepArguments&)) {
     add_output_options(command, options->output);
     command.callback([options, run, &command, &action] {
         join_drafters(options->config.drafters);
@@ -305,16 +295,12 @@ void add_sweep(CLI::App& program, Action& action) {
     add_spec_list(*command, "--heads,--head", options->heads,
                   "head specs; v=2048|4096 stands for one head per value");
     add_shown(*command, "--chain", config.trees.chain, "longest chain; 0 = none");
-    command->add_option("--topk", config.trees.topks, "candidates per node of grown trees")
-        ->delimiter(',')
+    add_list(*command, "--topk", config.trees.topks, "candidates per node of grown trees")
         ->capture_default_str();
     add_shown(*command, "--depth", config.trees.depth, "deepest grown tree");
-    command->add_option("--nodes", config.trees.nodes, "sizes of grown trees, root included")
-        ->delimiter(',')
+    add_list(*command, "--nodes", config.trees.nodes, "sizes of grown trees, root included")
         ->capture_default_str();
-    command->add_option("--batch", config.batches, "batch sizes of the prediction")
-        ->delimiter(',')
-        ->capture_default_str();
+    add_list(*command, "--batch", config.batches, "batch sizes of the prediction")->capture_default_str();
     add_shard_option(*command, options->shard, "--csv");
     command->add_option("--save", config.save,
                         "capture to write the settings to; those that it has are not replayed again");

@@ -1,6 +1,5 @@
 #include "app/cli/tables.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -8,7 +7,7 @@
 #include <map>
 
 #include "app/cli/cli.h"
-#include "app/cli/estimates.h"
+#include "app/cli/head_tables.h"
 #include "base/format_count.h"
 #include "base/phase_names.h"
 #include "base/tier_text.h"
@@ -46,16 +45,152 @@ std::string bin_table(const std::string& first, const std::vector<PositionBin>& 
     if (bins.size() < 2) return {};
     std::vector<std::vector<std::string>> rows;
     for (const PositionBin& bin : bins)
-        rows.push_back(
-            {to_text(bin), std::to_string(bin.rounds), fmt::format("{:.3f}", bin.tau),
-             number(bin.tokens_per_second > 0 ? std::optional(bin.tokens_per_second) : std::nullopt, 1)});
+        rows.push_back({to_text(bin), std::to_string(bin.rounds), fmt::format("{:.3f}", bin.tau),
+                        positive(bin.tokens_per_second, 1)});
     return "\n" + format_table({first, "rounds", "tau", "tok/s"}, rows);
 }
 
 constexpr auto bin_fields = join(DS_FIELDS(PositionBin, from, to, rounds, accepted, committed, tau),
                                  null_if_none(DS_FIELDS(PositionBin, tokens_per_second)));
 
+json phases_json(const Snapshot& snapshot, RowId run_id) {
+    const RunRow* run = snapshot.run(run_id);
+    const std::optional<double> probe = run != nullptr ? probed_gb_per_s(*run) : std::nullopt;
+    const auto ms = [](TimeNs ns) { return milliseconds(ns); };
+    constexpr auto us = [](std::optional<double> time) { return time ? json(*time * 1e-3) : json(); };
+    return list_of(join(
+        as(phase_name, field("name", &PhaseStats::phase_id)), DS_FIELDS(PhaseStats, count, share, gb_per_s),
+        as(ms, join(field("total_ms", &PhaseStats::total_ns), field("exposed_ms", &PhaseStats::exposed_ns))),
+        field("median_us",
+              [](const PhaseStats& one) { return one.count > 0 ? json(one.median_ns * 1e-3) : json(); }),
+        as(us, field("p90_us", &PhaseStats::p90_ns)), field("of_probe", [=](const PhaseStats& one) {
+            return probe ? json(one.gb_per_s / *probe) : json();
+        })))(phase_stats(snapshot, run_id));
+}
+
+json losses_json(const Snapshot& snapshot, RowId run_id) {
+    std::map<std::string, std::int64_t> by_kind;
+    for (const LossRow& loss : snapshot.losses) {
+        if (loss.run_id == run_id) by_kind[loss.kind] += loss.count;
+    }
+    json out = json::array();
+    for (const auto& [kind, count] : by_kind) out.push_back({{"kind", kind}, {"count", count}});
+    return out;
+}
+
+json totals_json(const Snapshot& snapshot, RowId run_id) {
+    const RunTotals totals = run_totals(snapshot, run_id);
+    std::vector<DepthAcceptance> depths;
+    std::vector<std::int64_t> histogram;
+    for (std::size_t r = 0; r < snapshot.rounds.size(); ++r) {
+        const RoundRow& round = snapshot.rounds[r].row;
+        if (round.run_id != run_id) continue;
+        add_round(depths, round.tree_depth, round.accepted, round.clipped);
+        histogram.resize(std::max<std::size_t>(histogram.size(), round.accepted + 1));
+        ++histogram[round.accepted];
+    }
+    json per_depth = json::array();
+    for (const DepthAcceptance& depth : depths) per_depth.push_back(depth.rate());
+    constexpr auto fields =
+        join(DS_FIELDS(RunTotals, rounds, drafted, accepted, committed, generated),
+             null_if_none(DS_FIELDS(RunTotals, tokens_per_second, tokens_per_second_e2e, tau, tau_unclipped)),
+             as(seconds, join(field("decode_seconds", &RunTotals::decode_ns),
+                              field("prefill_seconds", &RunTotals::prefill_ns))));
+    json out = write_fields(fields, totals);
+    out["histogram"] = histogram;
+    out["per_depth"] = std::move(per_depth);
+    return out;
+}
+
+json position_json(const Snapshot& snapshot, RowId run_id) {
+    return {{"by_context", list_of(bin_fields)(speed_by_position(snapshot, run_id, true))},
+            {"by_position", list_of(bin_fields)(speed_by_position(snapshot, run_id, false))}};
+}
+
+json speedup_json(const Snapshot& snapshot, RowId run_id) {
+    const auto speed = compute_speedup(snapshot, run_id);
+    json out = write_fields(
+        join(field("runs", &Speedup::plain_runs), DS_FIELDS(Speedup, prompts, conversations),
+             field("tokens_per_second", &Speedup::plain_tokens_per_second),
+             field("run_tokens_per_second", &Speedup::tokens_per_second), field("speedup", &Speedup::ratio),
+             as(estimate_interval_json, field("interval", &Speedup::ratio))),
+        speed.value_or(Speedup()));
+    if (!speed)
+        for (auto& value : out)
+            if (!value.is_array()) value = nullptr;
+    return out;
+}
+
 }  // namespace
+
+json run_figures_json(const Snapshot& snapshot, RowId run_id) {
+    return {{"totals", totals_json(snapshot, run_id)},
+            {"baseline", speedup_json(snapshot, run_id)},
+            {"latency", latency_json(latency(snapshot, run_id))},
+            {"speed", position_json(snapshot, run_id)},
+            {"phases", phases_json(snapshot, run_id)},
+            {"heads", heads_json(snapshot, run_id)},
+            {"losses", losses_json(snapshot, run_id)}};
+}
+
+std::string number(const std::optional<double>& value, int digits) {
+    return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
+}
+
+std::string positive(double value, int digits) {
+    return number(value > 0 ? std::optional(value) : std::nullopt, digits);
+}
+
+std::string or_dash(const std::string& text) {
+    return text.empty() ? "-" : text;
+}
+
+std::string temperature_text(double temperature) {
+    return temperature > 0 ? fmt::format("T={:g}", temperature) : "greedy";
+}
+
+std::string with_interval(const std::optional<Estimate>& estimate, int digits) {
+    return estimate ? estimate_text(*estimate, digits) : std::string("-");
+}
+
+std::string times_text(const Estimate& ratio) {
+    const std::string text = fmt::format("{:.2f}x", ratio.value);
+    return ratio.interval
+               ? fmt::format("{} [{:.2f}, {:.2f}]", text, ratio.interval->low, ratio.interval->high)
+               : text;
+}
+
+std::string difference(const std::optional<Estimate>& estimate) {
+    if (!estimate) return "-";
+    if (!estimate->interval) return fmt::format("{:+.3f}", estimate->value);
+    return fmt::format("{:+.3f} [{:+.3f}, {:+.3f}]", estimate->value, estimate->interval->low,
+                       estimate->interval->high);
+}
+
+json or_null(const std::optional<double>& value) {
+    return value ? json(*value) : json(nullptr);
+}
+
+json or_null(const std::string& text) {
+    return text.empty() ? json(nullptr) : json(text);
+}
+
+json estimate_json(const std::optional<Estimate>& estimate) {
+    if (!estimate) return nullptr;
+    return {{"value", estimate->value}, {"interval", estimate_interval_json(estimate)}};
+}
+
+json estimate_interval_json(const std::optional<Estimate>& estimate) {
+    if (!estimate || !estimate->interval) return nullptr;
+    return {estimate->interval->low, estimate->interval->high};
+}
+
+json intervals_json(const AcceptanceCost& cost) {
+    json out =
+        write_fields(as(estimate_interval_json, join(DS_FIELDS(AcceptanceCost, tau), cost_fields)), cost);
+    for (auto one = out.begin(); one != out.end();) one = one->is_null() ? out.erase(one) : std::next(one);
+    return out;
+}
 
 std::string phase_name(int id) {
     for (const PhaseRow& row : phase_rows) {
@@ -85,10 +220,6 @@ std::string format_table(const std::vector<std::string>& header,
     add_row(header);
     for (const auto& row : rows) add_row(row);
     return out;
-}
-
-std::string rate_text(double tokens_per_second) {
-    return tokens_per_second > 0 ? fmt::format("{:.1f}", tokens_per_second) : std::string("-");
 }
 
 std::string bandwidth_text(double gb_per_s) {
@@ -157,8 +288,7 @@ std::string excluded_text(const Snapshot& snapshot, RowId run_id) {
 
 std::string setup_text(const RunRow& run) {
     return fmt::format("{}  drafter {}  head {}  tree {}  {}  {} threads  {}\n", run.target, run.drafter,
-                       run.head.empty() ? "-" : run.head, run.tree, run.precision, run.threads,
-                       tier_text(run.tier));
+                       or_dash(run.head), run.tree, run.precision, run.threads, tier_text(run.tier));
 }
 
 void print_losses(const Snapshot& snapshot, RowId run_id) {
@@ -176,57 +306,8 @@ std::string verify_text(const RunRow& run) {
     return {};
 }
 
-json phases_json(const Snapshot& snapshot, RowId run_id) {
-    const RunRow* run = snapshot.run(run_id);
-    const std::optional<double> probe = run != nullptr ? probed_gb_per_s(*run) : std::nullopt;
-    const auto ms = [](TimeNs ns) { return milliseconds(ns); };
-    constexpr auto us = [](std::optional<double> time) { return time ? json(*time * 1e-3) : json(); };
-    return list_of(join(
-        as(phase_name, field("name", &PhaseStats::phase_id)), DS_FIELDS(PhaseStats, count, share, gb_per_s),
-        as(ms, join(field("total_ms", &PhaseStats::total_ns), field("exposed_ms", &PhaseStats::exposed_ns))),
-        field("median_us",
-              [](const PhaseStats& one) { return one.count > 0 ? json(one.median_ns * 1e-3) : json(); }),
-        as(us, field("p90_us", &PhaseStats::p90_ns)), field("of_probe", [=](const PhaseStats& one) {
-            return probe ? json(one.gb_per_s / *probe) : json();
-        })))(phase_stats(snapshot, run_id));
-}
-
-json losses_json(const Snapshot& snapshot, RowId run_id) {
-    std::map<std::string, std::int64_t> by_kind;
-    for (const LossRow& loss : snapshot.losses) {
-        if (loss.run_id == run_id) by_kind[loss.kind] += loss.count;
-    }
-    json out = json::array();
-    for (const auto& [kind, count] : by_kind) out.push_back({{"kind", kind}, {"count", count}});
-    return out;
-}
-
 void print_document(const json& document) {
     print("{}\n", document.dump(2, ' ', false, json::error_handler_t::replace));
-}
-
-json totals_json(const Snapshot& snapshot, RowId run_id) {
-    const RunTotals totals = run_totals(snapshot, run_id);
-    std::vector<DepthAcceptance> depths;
-    std::vector<std::int64_t> histogram;
-    for (std::size_t r = 0; r < snapshot.rounds.size(); ++r) {
-        const RoundRow& round = snapshot.rounds[r].row;
-        if (round.run_id != run_id) continue;
-        add_round(depths, round.tree_depth, round.accepted, round.clipped);
-        histogram.resize(std::max<std::size_t>(histogram.size(), round.accepted + 1));
-        ++histogram[round.accepted];
-    }
-    json per_depth = json::array();
-    for (const DepthAcceptance& depth : depths) per_depth.push_back(depth.rate());
-    constexpr auto fields =
-        join(DS_FIELDS(RunTotals, rounds, drafted, accepted, committed, generated),
-             null_if_none(DS_FIELDS(RunTotals, tokens_per_second, tokens_per_second_e2e, tau, tau_unclipped)),
-             as(seconds, join(field("decode_seconds", &RunTotals::decode_ns),
-                              field("prefill_seconds", &RunTotals::prefill_ns))));
-    json out = write_fields(fields, totals);
-    out["histogram"] = histogram;
-    out["per_depth"] = std::move(per_depth);
-    return out;
 }
 
 std::string latency_text(const Latency& latency) {
@@ -250,11 +331,6 @@ std::string position_text(const Snapshot& snapshot, RowId run_id) {
            bin_table("position in the text", speed_by_position(snapshot, run_id, false));
 }
 
-json position_json(const Snapshot& snapshot, RowId run_id) {
-    return {{"by_context", list_of(bin_fields)(speed_by_position(snapshot, run_id, true))},
-            {"by_position", list_of(bin_fields)(speed_by_position(snapshot, run_id, false))}};
-}
-
 std::string speedup_text(const Snapshot& snapshot, RowId run_id) {
     const auto speed = compute_speedup(snapshot, run_id);
     if (!speed) {
@@ -265,31 +341,14 @@ std::string speedup_text(const Snapshot& snapshot, RowId run_id) {
             "an earlier version): no speed-up over the same prompts can be derived\n",
             *earlier);
     }
-    std::string ratio = fmt::format("{:.2f}x", speed->ratio.value);
-    if (speed->ratio.interval)
-        ratio += fmt::format(" [{:.2f}, {:.2f}]", speed->ratio.interval->low, speed->ratio.interval->high);
     return fmt::format(
         "speed-up {} against autoregressive decoding: {:.1f} and {:.1f} tok/s over the same {} of {}{}\n",
-        ratio, speed->tokens_per_second, speed->plain_tokens_per_second,
+        times_text(speed->ratio), speed->tokens_per_second, speed->plain_tokens_per_second,
         format_count(static_cast<std::int64_t>(speed->prompts), "prompt"),
         format_count(static_cast<std::int64_t>(speed->conversations), "conversation"),
         speed->conversations < speed->conversations_of_run
             ? fmt::format(" (the run has {})", speed->conversations_of_run)
             : std::string());
-}
-
-json speedup_json(const Snapshot& snapshot, RowId run_id) {
-    const auto speed = compute_speedup(snapshot, run_id);
-    json out = write_fields(
-        join(field("runs", &Speedup::plain_runs), DS_FIELDS(Speedup, prompts, conversations),
-             field("tokens_per_second", &Speedup::plain_tokens_per_second),
-             field("run_tokens_per_second", &Speedup::tokens_per_second), field("speedup", &Speedup::ratio),
-             as(estimate_interval_json, field("interval", &Speedup::ratio))),
-        speed.value_or(Speedup()));
-    if (!speed)
-        for (auto& value : out)
-            if (!value.is_array()) value = nullptr;
-    return out;
 }
 
 namespace {

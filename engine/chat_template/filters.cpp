@@ -297,40 +297,37 @@ const Table& filters() {
 }
 
 const Table& tests() {
-    const Builtin same = [](V v, A a) -> Value { return equal(v, a.get(0, "other")); };
-    const Builtin below = [](V v, A a) -> Value { return less(v, a.get(0, "other")); };
-    const Builtin above = [](V v, A a) -> Value { return less(a.get(0, "other"), v); };
     const Builtin iterable = [](V v, A) -> Value {
         return v.is_structured() || v.is_string() || v.is_discarded();
     };
     static const Table table = {
-        {"==", same},
+        {"==", find_operator("==")},
         {"boolean", [](V v, A) -> Value { return v.is_boolean(); }},
         {"callable", [](V v, A) -> Value { return function_of(v) != nullptr; }},
         {"defined", [](V v, A) -> Value { return !is_undefined(v); }},
         {"divisibleby",
          [](V v, A a) -> Value { return remainder(v, to_integer(a.get(0, "num"), "divisibleby")) == 0; }},
-        {"eq", same},
-        {"equalto", same},
+        {"eq", find_operator("==")},
+        {"equalto", find_operator("==")},
         {"even", [](V v, A) -> Value { return remainder(v, 2) == 0; }},
         {"false", [](V v, A) -> Value { return v.is_boolean() && !truth(v); }},
         {"float", [](V v, A) -> Value { return v.is_number_float(); }},
-        {"ge", [](V v, A a) -> Value { return !less(v, a.get(0, "other")); }},
-        {"greaterthan", above},
-        {"gt", above},
+        {"ge", find_operator(">=")},
+        {"greaterthan", find_operator(">")},
+        {"gt", find_operator(">")},
         {"in", [](V v, A a) -> Value { return contains(a.get(0, "seq"), v); }},
         {"integer", [](V v, A) -> Value { return v.is_number_integer(); }},
         {"iterable", iterable},
-        {"le", [](V v, A a) -> Value { return !less(a.get(0, "other"), v); }},
-        {"lessthan", below},
+        {"le", find_operator("<=")},
+        {"lessthan", find_operator("<")},
         {"lower", [](V v, A) -> Value { return text_method("lower")(v, {}) == to_text(v); }},
-        {"lt", below},
+        {"lt", find_operator("<")},
         {"mapping", [](V v, A) -> Value { return v.is_object(); }},
-        {"ne", [](V v, A a) -> Value { return !equal(v, a.get(0, "other")); }},
+        {"ne", find_operator("!=")},
         {"none", [](V v, A) -> Value { return v.is_null(); }},
         {"number", [](V v, A) -> Value { return is_number(v); }},
         {"odd", [](V v, A) -> Value { return remainder(v, 2) != 0; }},
-        {"sameas", same},
+        {"sameas", find_operator("==")},
         {"sequence", iterable},
         {"string", [](V v, A) -> Value { return v.is_string(); }},
         {"true", [](V v, A) -> Value { return v.is_boolean() && truth(v); }},

@@ -1,8 +1,6 @@
 #include <unordered_map>
 
-#include "engine/chat_template/ast.h"
 #include "engine/chat_template/template.h"
-#include "engine/chat_template/value.h"
 
 namespace draftscope::jinja {
 namespace {

@@ -1,11 +1,9 @@
-#include "engine/chat_template/lexer.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 
 #include "base/utf8.h"
-#include "engine/chat_template/value.h"
+#include "engine/chat_template/template.h"
 
 namespace draftscope::jinja {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "engine/chat_template/value.h"
+#include "engine/tokenizer/special_tokens.h"
 
 namespace draftscope::jinja {
 namespace {
@@ -20,10 +21,7 @@ constexpr std::size_t max_range_items = 100000;  // as in Jinja's sandbox
 bool is_space(std::string_view one) {
     const Utf8Unit unit = next_utf8(one);
     const char32_t c = unit.character;
-    return unit.kind == Utf8Unit::Kind::character &&
-           ((c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
-            c == 0x3000);
+    return unit.kind == Utf8Unit::Kind::character && (is_white_space(c) || (c >= 0x1c && c <= 0x1f));
 }
 
 /// str.strip, str.lstrip and str.rstrip of `wanted`, or of white space if that is not given.

@@ -64,7 +64,7 @@ Value joined(V a, V b) {
 }
 
 V right(A arguments) {
-    return arguments.positional[0];
+    return arguments.get(0, "other");
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 #include <initializer_list>
 #include <unordered_map>
 
-#include "engine/chat_template/ast.h"
-#include "engine/chat_template/lexer.h"
 #include "engine/chat_template/template.h"
 
 namespace draftscope::jinja {

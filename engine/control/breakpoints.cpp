@@ -63,8 +63,7 @@ void BreakpointWatch::phase_ended(const SpanEvent& event, const Breakpoints& poi
         const std::uint64_t limit = above_p99(times);
         if (ticks >= limit)
             slow_ = fmt::format("{} took {:.3g} ms; the p99 of its {} earlier runs is {:.3g} ms",
-                                phase_table()[static_cast<std::size_t>(event.phase)].name,
-                                milliseconds(ticks), times.total, milliseconds(limit));
+                                to_text(event.phase), milliseconds(ticks), times.total, milliseconds(limit));
     }
     ++times.counts[find_bucket(ticks)];
     ++times.total;

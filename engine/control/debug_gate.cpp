@@ -10,32 +10,25 @@ namespace draftscope {
 void DebugGate::pause() {
     const std::lock_guard lock(mutex_);
     hold_ = true;
-    pending_boundary_.reset();
-    granularity_ = StepGranularity::round;
-    permits_ = 0;
-    reason_ = "paused";
+    request_ = {.reason = "paused"};
 }
 
 void DebugGate::resume() {
     const std::lock_guard lock(mutex_);
     hold_ = false;
-    pending_boundary_.reset();
-    permits_ = 0;
-    granularity_ = StepGranularity::round;
-    reason_.clear();
+    request_ = {};
     holding_ = false;
     changed_.notify_all();
 }
 
 void DebugGate::step(StepGranularity what) {
     const std::lock_guard lock(mutex_);
-    const bool adds_up = hold_ && granularity_ == what;
-    permits_ = adds_up ? permits_ + 1 : 1;
-    if (!adds_up) pending_boundary_.reset();
-    granularity_ = what;
+    const bool adds_up = hold_ && request_.granularity == what;
+    if (!adds_up) request_ = {.granularity = what};
+    ++request_.permits;
+    request_.reason = "paused";
     hold_ = true;
     holding_ = false;
-    reason_ = "paused";
     changed_.notify_all();
 }
 
@@ -58,7 +51,7 @@ void DebugGate::set_breakpoints(Breakpoints points) {
 
 std::string DebugGate::reason() const {
     const std::lock_guard lock(mutex_);
-    return reason_;
+    return request_.reason;
 }
 
 HoldPoint DebugGate::point() const {
@@ -71,11 +64,8 @@ void DebugGate::reset() {
     hold_ = false;
     cancelled_ = false;
     enabled_ = true;
-    granularity_ = StepGranularity::round;
-    permits_ = 0;
-    pending_boundary_.reset();
+    request_ = {};
     point_ = {};
-    reason_.clear();
     paused_ns_ = 0;
     pauses_.clear();
     watched_ = 0;
@@ -85,7 +75,7 @@ void DebugGate::reset() {
 void DebugGate::at_round_start(HoldPoint::Kind kind) {
     if (!may_hold()) return;
     std::unique_lock lock(mutex_);
-    if (!hold_ || permits_ > 0) return;
+    if (!hold_ || request_.permits > 0) return;
     point_ = {};
     point_.kind = kind;
     hold(lock);
@@ -94,16 +84,16 @@ void DebugGate::at_round_start(HoldPoint::Kind kind) {
 void DebugGate::at_level(int level) {
     if (!may_hold()) return;
     const std::lock_guard lock(mutex_);
-    if (!hold_ || granularity_ != StepGranularity::level) return;
-    pending_boundary_ = HoldPoint::Kind::after_level;
+    if (!hold_ || request_.granularity != StepGranularity::level) return;
+    request_.pending_boundary = HoldPoint::Kind::after_level;
     point_.level = level;
 }
 
 void DebugGate::phase_begins(const SpanEvent& opening) {
     if (!may_hold()) return;
     std::unique_lock lock(mutex_);
-    if (!hold_ || !pending_boundary_) return;
-    point_.kind = *pending_boundary_;
+    if (!hold_ || !request_.pending_boundary) return;
+    point_.kind = *request_.pending_boundary;
     point_.round = opening.round + 1;
     point_.next_phase_id = static_cast<int>(opening.phase);
     point_.next_level = opening.level;
@@ -119,8 +109,8 @@ void DebugGate::phase_ended(const SpanEvent& event) {
     point_.phase_id = static_cast<int>(event.phase);
     point_.level = event.level;
     point_.phase_ns = scale.to_monotonic_ns(event.end_ticks) - scale.to_monotonic_ns(start);
-    if (may_hold() && granularity_ == StepGranularity::phase)
-        pending_boundary_ = HoldPoint::Kind::after_phase;
+    if (may_hold() && request_.granularity == StepGranularity::phase)
+        request_.pending_boundary = HoldPoint::Kind::after_phase;
 }
 
 void DebugGate::at_round_end(std::span<const RoundEnd> rounds) {
@@ -129,9 +119,7 @@ void DebugGate::at_round_end(std::span<const RoundEnd> rounds) {
     const BreakpointHit hit = watch_.round_ended(rounds, breakpoints_);
     if (!hit.what.empty()) {
         hold_ = true;
-        permits_ = 0;
-        granularity_ = StepGranularity::round;
-        reason_ = "breakpoint: " + hit.what;
+        request_ = {.reason = "breakpoint: " + hit.what};
         if (hit.prompt_id != 0) watched_ = hit.prompt_id;  // the next step shows the same sequence
     }
     if (!hold_) return;
@@ -145,9 +133,9 @@ void DebugGate::at_round_end(std::span<const RoundEnd> rounds) {
 }
 
 void DebugGate::handle_boundary(std::unique_lock<std::mutex>& lock) {
-    pending_boundary_.reset();
-    if (permits_ > 0) --permits_;
-    if (permits_ == 0) hold(lock);
+    request_.pending_boundary.reset();
+    if (request_.permits > 0) --request_.permits;
+    if (request_.permits == 0) hold(lock);
 }
 
 void DebugGate::hold(std::unique_lock<std::mutex>& lock) {
@@ -160,7 +148,7 @@ void DebugGate::hold(std::unique_lock<std::mutex>& lock) {
         hook_(point);
         lock.lock();
     }
-    const auto released = [this] { return !hold_ || permits_ > 0 || cancelled_; };
+    const auto released = [this] { return !hold_ || request_.permits > 0 || cancelled_; };
     holding_ = !released();
     changed_.wait(lock, released);
     holding_ = false;

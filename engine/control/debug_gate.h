@@ -74,6 +74,14 @@ class DebugGate : public PhaseObserver {
     std::vector<Pause> take_pauses();
 
   private:
+    /// What the engine was last asked for.
+    struct Request {
+        std::string reason{};  ///< of the stop; "" = run
+        StepGranularity granularity = StepGranularity::round;
+        std::uint64_t permits = 0;  ///< boundaries that the engine may still pass
+        /// Set after a phase or level: the next phase is a boundary.
+        std::optional<HoldPoint::Kind> pending_boundary{};
+    };
     /// Handles a boundary: stops unless a permit is left. Requires the mutex.
     void handle_boundary(std::unique_lock<std::mutex>& lock);
     void hold(std::unique_lock<std::mutex>& lock);
@@ -86,15 +94,11 @@ class DebugGate : public PhaseObserver {
     std::atomic<bool> hold_{false};  ///< stop at the next matching boundary; written under the mutex
     std::atomic<bool> cancelled_{false}, enabled_{true};
     std::atomic<RowId> watched_{0};
-    StepGranularity granularity_ = StepGranularity::round;
+    Request request_;
     bool holding_ = false;
-    std::uint64_t permits_ = 0;  ///< boundaries that the engine may still pass
-    std::optional<HoldPoint::Kind>
-        pending_boundary_;  ///< set after a phase or level: the next phase is a boundary
     HoldPoint point_;
     Breakpoints breakpoints_;
     BreakpointWatch watch_;
-    std::string reason_;
     TimeNs paused_ns_ = 0;
     std::vector<Pause> pauses_;
     std::function<void(const HoldPoint&)> hook_;

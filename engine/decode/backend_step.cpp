@@ -6,6 +6,10 @@
 
 #include "base/numel.h"
 #include "engine/draft/tree_levels.h"
+#include "engine/heads/head_call.h"
+#include "engine/sequence/round_rows.h"
+#include "engine/shadow/shadow_evaluator.h"
+#include "engine/verify/verification.h"
 #include "kernels/host_rows.h"
 
 namespace draftscope {
@@ -24,12 +28,19 @@ bool grow(std::span<const DraftJob> jobs) {
 
 }  // namespace
 
+BackendStep::BackendStep(DecodeContext& core) : core_(core) {
+    if (core.records_nodes()) best_ = num_top_tokens;
+    if (core.head != nullptr) best_ = std::max(best_, core.head->target_tokens().at_verified);
+    if (can_evaluate_shadows(core)) best_ = std::max(best_, best_tokens_for(core.options.shadows));
+    best_ = std::min(best_, core.vocab);
+}
+
 Status BackendStep::enqueue(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds) {
     enqueued_ = false;
     if (!jobs.empty()) DS_TRY(core_.drafter.begin(context, jobs));
     if (!grow(jobs)) take_trees(jobs, rounds);
     plan(context, jobs, rounds);
-    const LogitsQuery query = queries_.query(rounds, step_.plan, grow(jobs));
+    const LogitsQuery query = logits_query(rounds, grow(jobs));
     kernels::Backend& backend = context.backend;
     DS_TRY(check_query(backend, query));
     const std::lock_guard lock(backend.submit_mutex());
@@ -50,7 +61,7 @@ void BackendStep::plan(const DraftContext& context, std::span<DraftJob> jobs, st
     for (const Round& round : rounds) {
         if (round.job >= 0 && grow(jobs)) {
             DraftJob& job = jobs[round.job];
-            job.tree_index = plan.count();
+            job.tree_index = round.tree_index;
             plan.add(plan_tree(job.tree));
         } else {
             plan.add({round.tree.size(), round.tree.max_depth(), 1});
@@ -58,6 +69,37 @@ void BackendStep::plan(const DraftContext& context, std::span<DraftJob> jobs, st
         if (context.sampled != nullptr && round.job >= 0)
             plan.max_drafts = std::max(plan.max_drafts, jobs[round.job].tree.topk);
     }
+}
+
+/// Returns what acceptance, recorder and heads read of the target's logits, so that those stay on the device.
+/// Adds random numbers, limits of paths and token sets to the plan. `grown`: the trees grow on the backend,
+/// where the head may make their token sets.
+LogitsQuery BackendStep::logits_query(std::span<const Round> rounds, bool grown) {
+    RoundPlan& plan = step_.plan;
+    const Sampling& sampling = core_.options.sampling;
+    const AcceptanceRule& rule = *core_.rule;
+    LogitsQuery query = make_query(rule, sampling, core_.vocab);
+    const bool any_drafts =
+        std::ranges::any_of(plan.trees, [](const TreePlan& tree) { return tree.nodes > 1; });
+    query.best = std::max(query.best, best_);
+    query.ranks = core_.records_nodes();
+    query.drafts = any_drafts && (query.ranks || query.drafts);
+    // Simulated acceptance measures the round time of any rule, and shadow heads read complete rows.
+    query.complete = rule.info().is_simulated() || !core_.options.shadows.empty();
+    positions_.clear();
+    for (const Round& round : rounds)
+        positions_.push_back(
+            {round.sequence->number, static_cast<std::int64_t>(round.sequence->tokens.size())});
+    add_acceptance_inputs(rule, sampling, positions_, plan);
+    if (!query.ranks || core_.drafting_head() == nullptr) return query;
+    plan.sets_by_head = grown && core_.head->shape(0, 1).set > 0;
+    if (plan.sets_by_head) return query;
+    plan.sets.assign(plan.trees.size() * plan.width, nullptr);
+    for (const Round& round : rounds)
+        for (int depth = 0; depth <= plan.trees[round.tree_index].levels; ++depth)
+            plan.sets[plan.at(round.tree_index, depth)] = round.sequence->active->restricted_ids(depth);
+    if (std::ranges::all_of(plan.sets, [](const auto* set) { return set == nullptr; })) plan.sets.clear();
+    return query;
 }
 
 /// Allocates the step's memory and uploads what is known before the drafts, so that a device waits for no
@@ -81,20 +123,18 @@ Status BackendStep::draft(DraftContext& context, std::span<DraftJob> jobs, std::
     core_.sampled = core_.sampled || watched;
     step_.spans.begin(context.backend, watched, core_.sampled);
     if (grow(jobs)) DS_TRY(core_.drafter.enqueue(context, jobs, step_));
-    for (std::size_t i = 0; i < rounds.size(); ++i) {
-        const int root = static_cast<int>(rounds[i].sequence->tokens.size()) - 1;
-        if (rounds[i].job < 0 || !grow(jobs))
-            step_.layout.upload_tree(step_.memory, static_cast<int>(i), rounds[i].tree, root);
-    }
+    for (const Round& round : rounds)
+        if (round.job < 0 || !grow(jobs))
+            step_.layout.upload_tree(step_.memory, round.tree_index, round.tree, round.root());
     return step_.check_memory("the step's trees");
 }
 
 /// Returns the target's pass over the trees, as far as their sizes are known.
 TreePass BackendStep::target_pass(std::span<const Round> rounds) {
     sequences_.clear();
-    for (std::size_t i = 0; i < rounds.size(); ++i)
-        sequences_.push_back(
-            {&rounds[i].sequence->cache, step_.layout.trees()[i].nodes, step_.plan.trees[i].levels});
+    for (const Round& round : rounds)
+        sequences_.push_back({&round.sequence->cache, step_.layout.trees()[round.tree_index].nodes,
+                              step_.plan.trees[round.tree_index].levels});
     TreePass pass;
     pass.sequences = sequences_;
     pass.rows = step_.layout.arrays();
@@ -125,22 +165,20 @@ Status BackendStep::accept(std::span<const Round> rounds) {
     core_.logits.request(step_);
     const auto moves = step_.memory.host.list<kernels::CompactOp>(rounds.size());
     DS_TRY(step_.check_memory("the choices of the target"));
-    for (std::size_t i = 0; i < rounds.size(); ++i) {
-        const int tree = static_cast<int>(i), nodes = step_.layout.trees()[i].nodes;
-        moves[i] = rounds[i].sequence->cache.path_move(step_.layout.path(tree), step_.layout.path_count(tree),
-                                                       std::min(step_.plan.width, nodes));
+    for (const Round& round : rounds) {
+        const int i = round.tree_index;
+        moves[i] = round.sequence->cache.path_move(step_.layout.path(i), step_.layout.path_count(i),
+                                                   std::min(step_.plan.width, step_.layout.trees()[i].nodes));
     }
     backend.compact(moves);
     return {};
 }
 
 Status BackendStep::finish(std::span<DraftJob> jobs, std::span<Round> rounds) {
-    kernels::Backend& backend = core_.backend;
-    {
-        const std::lock_guard lock(backend.submit_mutex());
-        if (!enqueued_) backend.join_side_stream();  // nothing may use the memory of a step that failed
-        DS_TRY(backend.synchronize());
-    }
+    DS_TRY(core_.backend.submit([&]() -> Status {
+        if (!enqueued_) core_.backend.join_side_stream();  // nothing may use the memory of a step that failed
+        return {};
+    }));
     if (!enqueued_) return {};
     if (grow(jobs)) {
         DS_TRY(core_.drafter.collect(step_, jobs));
@@ -154,7 +192,7 @@ Status BackendStep::finish(std::span<DraftJob> jobs, std::span<Round> rounds) {
     return {};
 }
 
-Status BackendStep::commit(Round& round, std::size_t index) {
+Status BackendStep::commit(Round& round) {
     Sequence& sequence = *round.sequence;
     const std::span<const int> path = round.acceptance.path;
     const auto count = static_cast<int>(path.size());
@@ -169,9 +207,9 @@ Status BackendStep::commit(Round& round, std::size_t index) {
     if (!sequence.device_features.reserve(backend, max_rows * width * sizeof(float)))
         return backend.out_of_memory(fmt::format("the features of {} slots", count));
     const float* features = core_.drafter.needs_hidden() ? outputs_.hidden : outputs_.aux;
-    moves_.push_back({.from = features + numel(first_row(index), width),
+    moves_.push_back({.from = features + numel(first_row(round.tree_index), width),
                       .from_stride = width,
-                      .rows = step_.layout.path(static_cast<int>(index)),
+                      .rows = step_.layout.path(round.tree_index),
                       .count = count,
                       .cols = width,
                       .to = sequence.device_features.as<float>(),

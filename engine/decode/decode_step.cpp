@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/numel.h"
-#include "engine/record/round_rows.h"
+#include "engine/sequence/round_rows.h"
 #include "engine/verify/verification.h"
 
 namespace draftscope {
@@ -14,7 +14,10 @@ Status DecodeStep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
     core_.spans.clear();
     core_.phases.set_round(static_cast<std::int32_t>(totals_.steps));
     rounds_.clear();
-    for (const auto& sequence : sequences) rounds_.add().reset(*sequence, core_.options.tree.levels() + 1);
+    for (const auto& sequence : sequences) {
+        const auto index = static_cast<int>(rounds_.size());
+        rounds_.add().reset(*sequence, index, core_.options.tree.levels() + 1);
+    }
     live_.begin(sequences);
     const std::uint64_t start = ticks_now();
     Status status = draft_and_verify();
@@ -37,9 +40,8 @@ Status DecodeStep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
 Status DecodeStep::make_jobs() {
     jobs_.clear();
     const int d = core_.target.config().hidden, context_length = core_.target.config().context;
-    const int aux_width = static_cast<int>(core_.drafter.aux_layers().size()) * d;
-    for (std::size_t i = 0; i < rounds_.size(); ++i) {
-        Sequence& sequence = *rounds_[i].sequence;
+    for (Round& round : rounds_) {
+        Sequence& sequence = *round.sequence;
         sequence.active->begin_round(sequence.head.get());
         // A draft at depth t is followed by a bonus, so the last free position bounds t + 1.
         int levels = context_length - static_cast<int>(sequence.tokens.size()) - 1;
@@ -47,11 +49,11 @@ Status DecodeStep::make_jobs() {
             levels = std::min(levels, core_.drafter.properties().max_levels);
         const TreeSpec tree = clip_tree(core_.options.tree, levels);
         if (tree.nodes <= 1) {
-            rounds_[i].tree.reset(sequence.tokens.back());
-            DS_TRY(rounds_[i].tree.finish());
+            round.tree.reset(sequence.tokens.back());
+            DS_TRY(round.tree.finish());
             continue;
         }
-        rounds_[i].job = static_cast<int>(jobs_.size());
+        round.job = static_cast<int>(jobs_.size());
         DraftJob& job = jobs_.add();
         job.reset();
         job.sequence = static_cast<int>(sequence.number);
@@ -59,7 +61,7 @@ Status DecodeStep::make_jobs() {
         if (!sequence.hidden.empty())
             job.new_hidden = Rows<const float>(sequence.hidden.data(), sequence.new_slots, d);
         if (!sequence.aux.empty())
-            job.new_aux = Rows<const float>(sequence.aux.data(), sequence.new_slots, aux_width);
+            job.new_aux = Rows<const float>(sequence.aux.data(), sequence.new_slots, core_.aux_width());
         if (sequence.device_rows > 0) {
             job.device_features = sequence.device_features.as<float>();
             job.device_rows = sequence.device_rows;
@@ -90,23 +92,20 @@ Status DecodeStep::draft_and_verify() {
 /// Returns whether a step's spans are recorded. The first sampled step is the second one after the warm-up.
 bool DecodeStep::is_sampled(std::int64_t step) const {
     const int interval = core_.options.span_interval;
-    return !on_device() || (step - core_.options.warmup_steps) % interval == 1 % interval;
+    return core_.backend.is_host() || (step - core_.options.warmup_steps) % interval == 1 % interval;
 }
 
 /// Takes over the paths that the backend accepted. Of the target's rows, those of the paths must be numbers.
 Status DecodeStep::accept() {
     read_choices(core_.answers, core_.options.sampling, choices_);
     for (Round& round : rounds_) {
-        round.index = static_cast<int>(&round - rounds_.data());
-        round.first_row = backend_step_.first_row(round.index);
+        round.first_row = backend_step_.first_row(round.tree_index);
         round.choices = std::span(choices_).subspan(round.first_row, round.tree.size());
-        core_.rule->accept(round.tree, queries_.tree_logits(round), backend_step_.path(round.index),
-                           round.acceptance);
+        const TreeLogits logits{core_.options.sampling, round.choices, core_.answers, round.first_row};
+        core_.rule->accept(round.tree, logits, backend_step_.path(round.tree_index), round.acceptance);
         for (const int node : round.acceptance.path)
             if (!round.choices[node].is_number())
-                return not_numbers(
-                    round.sequence->prompt.id,
-                    static_cast<std::int64_t>(round.sequence->tokens.size()) - 1 + round.tree.depths[node]);
+                return not_numbers(round.sequence->prompt.id, round.root() + round.tree.depths[node]);
         accept_round(round);
     }
     return {};
@@ -127,7 +126,7 @@ Status DecodeStep::commit() {
     PhaseScope scope(core_.phases, Phase::commit, 0, static_cast<int>(rows));
     for (Round& round : rounds_) {
         Sequence& sequence = *round.sequence;
-        DS_TRY(backend_step_.commit(round, round.index));
+        DS_TRY(backend_step_.commit(round));
         if (core_.records.on() || sequence.head != nullptr) make_round_rows(round);
         round.new_text = sequence.append(round.emitted);
         sequence.outcome.finish = round.finish;
@@ -146,31 +145,28 @@ void DecodeStep::observe() {
 
 /// Runs inside phase commit, so that the cost of recording is part of the measured step.
 void DecodeStep::make_round_rows(Round& round) {
-    Sequence& sequence = *round.sequence;
-    DraftVocab& active = *sequence.active;
-    const RoundOutcome outcome = make_round_outcome(core_, round);
-    const bool nodes = core_.records.on() && core_.options.record_nodes;
+    const bool nodes = core_.records_nodes();
     const int shown = nodes ? std::min(num_top_tokens, core_.vocab) : 0;
     round.best_k = std::max(
         shown, core_.head == nullptr ? 0 : std::min(core_.head->target_tokens().at_verified, core_.vocab));
     const std::size_t width = round.best_k;
     round.best.reserve(numel(core_.options.tree.levels() + 1, width));
-    if (round.best_k > 0) find_top_tokens(outcome, round.acceptance.path, round.best_k, round.best);
+    if (round.best_k > 0) find_top_tokens(core_, round, round.acceptance.path, round.best_k, round.best);
     if (core_.head != nullptr && core_.head->target_tokens().whole_tree && round.best_k > 0) {
         // The memory of the largest tree, as trees of sampled drafts differ in size.
         nodes_.reserve(core_.options.tree.nodes);
         round.tree_best.reserve(numel(core_.options.tree.nodes, width));
         nodes_.resize(round.tree.size());
         std::iota(nodes_.begin(), nodes_.end(), 0);
-        find_top_tokens(outcome, nodes_, round.best_k, round.tree_best);
+        find_top_tokens(core_, round, nodes_, round.best_k, round.tree_best);
     }
     if (!core_.records.on()) return;
     RoundRecord& record = round.record;
-    record.tokens = token_rows(outcome, active, sequence.row.id, sequence.generated(), core_.records.ranks());
+    record.tokens = token_rows(core_, round);
     for (const TokenRow& token : record.tokens) round.uncovered += token.covered ? 0 : 1;
     if (nodes) {
-        record.nodes = node_rows(outcome, active);
-        record.tops = top_rows(outcome, shown);
+        record.nodes = node_rows(core_, round);
+        record.tops = top_rows(core_, round, shown);
     }
     if (core_.drafting_head() == nullptr) return;
     HeadEvalRow& row = record.head_evals.emplace_back();
@@ -183,13 +179,13 @@ void DecodeStep::make_round_rows(Round& round) {
     row.covered = row.committed - round.uncovered;
     // A head that makes its sets in every round has none for a round without drafts.
     if (nodes && (round.job >= 0 || core_.head->shape(0, 1).set == 0))
-        row.covered_mass = covered_mass(outcome, active);
+        row.covered_mass = covered_mass(core_, round);
 }
 
 void DecodeStep::record(std::uint64_t start, std::uint64_t end) {
     core_.spans.collect();
     if (!core_.sampled) core_.spans.clear();  // those of the host alone
-    const TimeNs head_ns = core_.spans.head_ns(0, core_.spans.size());
+    const TimeNs head_ns = core_.spans.head_ns(0);
     StepRow row;
     row.start_ns = core_.spans.to_run_time(start);
     row.end_ns = core_.spans.to_run_time(end);

@@ -1,11 +1,9 @@
 #pragma once
 
 #include "base/reusable_vector.h"
-#include "engine/control/live_round_publisher.h"
 #include "engine/decode/backend_step.h"
-#include "engine/decode/logits_queries.h"
-#include "engine/decode/round.h"
-#include "engine/record/round_rows.h"
+#include "engine/decode/live_round_publisher.h"
+#include "engine/decode/session.h"
 #include "engine/shadow/shadow_drafter.h"
 
 namespace draftscope {
@@ -18,8 +16,7 @@ class DecodeStep {
         : core_(core),
           live_(core),
           shadow_drafter_(core),
-          queries_(core),
-          backend_step_(core, queries_),
+          backend_step_(core),
           sampling_{core.options.sampling.temperature, core.options.sampling.seed,
                     core.options.sampling.top_p, core.options.sampling.top_k} {}
 
@@ -29,7 +26,6 @@ class DecodeStep {
     const DecodeTotals& totals() const { return totals_; }
 
   private:
-    bool on_device() const { return !core_.backend.is_host(); }
     bool is_sampled(std::int64_t step) const;
     Status draft_and_verify();
     Status make_jobs();
@@ -45,7 +41,6 @@ class DecodeStep {
     DecodeContext& core_;
     LiveRoundPublisher live_;
     ShadowDrafter shadow_drafter_;
-    LogitsQueries queries_;
     BackendStep backend_step_;
     DraftSampling sampling_;  ///< sampling of drafts, if the rule needs sampled drafts
     DecodeTotals totals_;

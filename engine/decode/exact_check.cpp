@@ -3,20 +3,16 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/sequence/decode_context.h"
+
 namespace draftscope {
-namespace {
-
-/// Rows per forward pass.
-constexpr std::size_t chunk = 32;
-
-}  // namespace
 
 Status check_exact(Target& target, kernels::Backend& backend, const Sampling& sampling,
                    std::uint64_t sequence, std::span<const TokenId> prompt, std::span<const TokenId> text,
                    ExactCheck& check) {
     if (prompt.empty() || text.empty()) return {};
-    const int columns = target.config().vocab;
-    const int vocab = target.tokenizer() == nullptr ? columns : std::min(columns, target.tokenizer()->size());
+    constexpr std::size_t chunk = 32;  // rows per forward pass
+    const int columns = target.config().vocab, vocab = DecodeContext::real_vocab(target);
     std::vector<TokenId> all(prompt.begin(), prompt.end());
     all.insert(all.end(), text.begin(), text.end() - 1);
     KvCache cache = target.make_cache(static_cast<int>(all.size()));

@@ -9,8 +9,8 @@
 #include "base/numel.h"
 #include "engine/draft/decoding_heads.h"
 #include "engine/draft/drafter_files.h"
-#include "engine/draft/drafter_keys.h"
 #include "engine/draft/synthetic_drafter.h"
+#include "engine/weights/memory_check.h"
 #include "engine/weights/weight_packing.h"
 #include "kernels/host_rows.h"
 
@@ -238,7 +238,7 @@ Status Reader::read(DecodingHeadWeights& out) {
 
 Status check_config(const JsonFile& config, const Target& target, DecodingHeadKind kind,
                     DecodingHeadWeights& out) {
-    DS_TRY(check_keys(config, decoding_head_keys(), out.notes));
+    DS_TRY(check_keys(config, decoding_head_keys, out.notes));
     const int vocab = target.config().vocab;
     DS_ASSIGN(const auto truncated, config.count("truncated_vocab_size", max_extent));
     out.trims = truncated.value_or(vocab) < vocab;
@@ -277,15 +277,6 @@ std::size_t DecodingHeadWeights::bytes(int head) const {
     std::size_t total = 0;
     for (const ResidualBlock& block : heads[head]) total += block.bytes();
     return total;
-}
-
-std::vector<LevelLmHead> level_lm_heads(const DecodingHeadWeights& weights) {
-    std::vector<LevelLmHead> out;
-    for (std::size_t i = 0; i < weights.lm_heads.size(); ++i) {
-        const std::vector<float>& bias = weights.lm_biases[i];
-        out.push_back({&weights.lm_heads[i], bias.empty() ? nullptr : bias.data(), weights.vocab.ids});
-    }
-    return out;
 }
 
 Result<DecodingHeadWeights> load_decoding_heads(DecodingHeadKind kind, const std::string& drafter_source,

@@ -8,7 +8,6 @@
 #include "base/mapped_file.h"
 #include "engine/formats/synthetic_model.h"
 #include "engine/formats/tensor_file.h"
-#include "engine/weights/memory_check.h"
 
 namespace draftscope {
 namespace {
@@ -94,7 +93,7 @@ Result<DrafterFiles> open_drafter_files(const std::string& path, std::span<const
             "index and shards",
             path, fmt::join(names, ", "));
     DS_ASSIGN(out.config, JsonFile::read_if_present((folder / "config.json").string()));
-    auto weights = std::make_unique<TensorSet>(file);
+    auto weights = std::make_unique<TensorFile>(file);
     DS_TRY(weights->open(notes));
     out.weights = std::move(weights);
     return out;
@@ -107,23 +106,6 @@ Status check_all_used(const WeightSource& weights, const std::set<std::string, s
             return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version",
                              weights.path(), tensor, kind);
     return {};
-}
-
-Status check_drafter_memory(const WeightSource& weights, kernels::Precision precision) {
-    double elements = 0;
-    for (const std::string& name : weights.names()) {
-        // Embedding rows are read from the file on demand, so they take no memory.
-        if (name.find("embed_tokens") != std::string::npos || name == "token_embd.weight") continue;
-        const TensorInfo& info = *weights.find(name);
-        elements += static_cast<double>(info.rows()) * static_cast<double>(info.cols());
-    }
-    const double bytes = kernels::bytes_per_weight(precision);
-    const auto available = available_memory();
-    constexpr double gib = 1024.0 * 1024.0 * 1024.0;
-    if (!available || elements * bytes <= static_cast<double>(*available)) return {};
-    return failed("{}: the drafter needs {:.1f} GiB as {}, but {}; choose a smaller --precision",
-                  weights.path(), elements * bytes / gib, kernels::to_text(precision),
-                  available_text(*available));
 }
 
 }  // namespace draftscope

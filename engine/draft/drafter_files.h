@@ -11,8 +11,8 @@
 #include "base/json_file.h"
 #include "base/notes.h"
 #include "base/result.h"
+#include "engine/formats/config_keys.h"
 #include "engine/formats/weight_source.h"
-#include "kernels/matrix.h"
 
 namespace draftscope {
 
@@ -39,6 +39,13 @@ struct DrafterFiles {
 Result<DrafterFiles> open_drafter_files(const std::string& path, std::span<const std::string_view> names,
                                         Notes& notes);
 
+/// Fields of drafters' config.json, as their published writers write them (docs/FORMATS.md).
+extern const std::vector<ConfigKey> eagle_keys;          ///< of a config with the layer's fields at the top
+extern const std::vector<ConfigKey> eagle_section_keys;  ///< of its `eagle_config`
+extern const std::vector<ConfigKey> speculators_keys;    ///< of speculators' top level
+extern const std::vector<ConfigKey> eagle_layer_keys;    ///< of speculators' `transformer_layer_config`
+extern const std::vector<ConfigKey> decoding_head_keys;  ///< of Medusa's and Hydra's
+
 /// Returns an error if config or tensors are of another published family than those of `wanted`. The message
 /// names the first of them.
 Status check_family(const DrafterFiles& files, std::initializer_list<std::string_view> wanted);
@@ -47,8 +54,5 @@ Status check_family(const DrafterFiles& files, std::initializer_list<std::string
 /// variant of `kind`.
 Status check_all_used(const WeightSource& weights, const std::set<std::string, std::less<>>& used,
                       std::string_view kind, bool (*may_ignore)(std::string_view) = nullptr);
-
-/// Returns an error if the weights exceed the available memory.
-Status check_drafter_memory(const WeightSource& weights, kernels::Precision precision);
 
 }  // namespace draftscope

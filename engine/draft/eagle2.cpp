@@ -1,9 +1,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
-#include "engine/draft/eagle_layer.h"
 #include "engine/draft/registry.h"
 #include "engine/weights/weight_packing.h"
 
@@ -15,9 +13,7 @@ namespace {
 class Eagle2Model final : public EagleModel {
   public:
     Eagle2Model(EagleCheckpoint checkpoint, const Target& target)
-        : checkpoint_(std::move(checkpoint)),
-          target_(target),
-          embeddings_(own_embeddings(checkpoint_, target)) {}
+        : EagleModel(std::move(checkpoint), target) {}
 
     Status load(kernels::Backend& backend, kernels::Precision precision) {
         const int d = checkpoint_.shape.hidden;
@@ -43,19 +39,11 @@ class Eagle2Model final : public EagleModel {
         return checkpoint_.check_used();
     }
 
-    const EagleCheckpoint& checkpoint() const override { return checkpoint_; }
-    const LayerShape& shape() const override { return checkpoint_.shape; }
-    const kernels::RopeTable& rope() const override { return checkpoint_.rope; }
     int feature_width() const override { return checkpoint_.shape.hidden; }
-    EagleLayer& layer() override { return pass_; }
-    kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override {
         return fc_.bytes() + fc_bias_.size() * sizeof(float) + layer_.bytes();
     }
 
-    kernels::EmbeddingTable& embeddings() override {
-        return checkpoint_.embedding == nullptr ? target_.embeddings() : embeddings_;
-    }
     void enqueue_features(const float* d_features, int rows) override {
         const int d = checkpoint_.shape.hidden;
         pass_.device().copy_rows({.from = d_features,
@@ -67,13 +55,7 @@ class Eagle2Model final : public EagleModel {
     }
 
   private:
-    EagleCheckpoint checkpoint_;
-    const Target& target_;
-    EagleLayer pass_;
-    kernels::EmbeddingTable embeddings_;  ///< used if the checkpoint has its own
-    kernels::Matrix fc_;                  ///< [d, 2d], embedding columns first
-    std::vector<float> fc_bias_;          ///< [d] or empty
-    DecoderLayer layer_;
+    std::vector<float> fc_bias_;  ///< [d] or empty
 };
 
 /// `path`: a folder or file in a published layout (docs/FORMATS.md), or "synthetic:NAME" for that synthetic

@@ -3,9 +3,7 @@
 #include <vector>
 
 #include "base/numel.h"
-#include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
-#include "engine/draft/eagle_layer.h"
 #include "engine/draft/head_rows.h"
 #include "engine/draft/registry.h"
 #include "engine/weights/weight_packing.h"
@@ -19,9 +17,7 @@ namespace {
 class Eagle3Model final : public EagleModel {
   public:
     Eagle3Model(EagleCheckpoint checkpoint, const Target& target)
-        : checkpoint_(std::move(checkpoint)),
-          target_(target),
-          embeddings_(own_embeddings(checkpoint_, target)) {}
+        : EagleModel(std::move(checkpoint), target) {}
 
     Status load(kernels::Backend& backend, kernels::Precision precision) {
         const int d = checkpoint_.shape.hidden;
@@ -33,39 +29,31 @@ class Eagle3Model final : public EagleModel {
         const auto norm = [&](std::string_view name, int size) {
             return read_vector(source, checkpoint_.name(name), size);
         };
-        DS_ASSIGN(hidden_norm_, norm("layers.0.hidden_norm.weight", d));
-        DS_ASSIGN(input_norm_, norm("layers.0.input_layernorm.weight", d));
-        DS_ASSIGN(final_norm_, norm("norm.weight", d));
+        DS_ASSIGN(const auto hidden_norm, norm("layers.0.hidden_norm.weight", d));
+        DS_ASSIGN(const auto input_norm, norm("layers.0.input_layernorm.weight", d));
+        DS_ASSIGN(const auto final_norm, norm("norm.weight", d));
         DS_TRY(load_feature_norms());
         DS_TRY(load_head(backend, precision));
         DS_TRY(pass_.prepare(backend, checkpoint_.shape, checkpoint_.rope, layer_, 2 * d));
-        const float* last = pass_.keep(final_norm_);
+        const float* last = pass_.keep(final_norm);
         const bool given_out = checkpoint_.norm_output;
         const bool head_norm = checkpoint_.head_norm && !given_out;
-        pass_.set_joined({pass_.keep(input_norm_), pass_.keep(hidden_norm_), given_out ? last : nullptr,
+        pass_.set_joined({pass_.keep(input_norm), pass_.keep(hidden_norm), given_out ? last : nullptr,
                           head_norm ? last : nullptr, checkpoint_.norm_before_residual});
         if (!feature_norm_.empty()) feature_norm_on_device_ = pass_.keep(feature_norm_);
         return checkpoint_.check_used();
     }
 
-    const EagleCheckpoint& checkpoint() const override { return checkpoint_; }
-    const LayerShape& shape() const override { return checkpoint_.shape; }
-    const kernels::RopeTable& rope() const override { return checkpoint_.rope; }
     std::span<const int> aux_layers() const override { return checkpoint_.aux_layers; }
     int feature_width() const override {
         return static_cast<int>(checkpoint_.aux_layers.size()) * checkpoint_.target_hidden;
     }
-    EagleLayer& layer() override { return pass_; }
     const kernels::Matrix* own_lm_head() const override {
         return own_lm_head_.empty() ? nullptr : &own_lm_head_;
     }
     std::span<const TokenId> own_lm_head_ids() const override { return vocab_.ids; }
-    kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override { return layer_.bytes(); }
     std::size_t feature_weight_bytes() const override { return fc_.bytes(); }
-    kernels::EmbeddingTable& embeddings() override {
-        return checkpoint_.embedding == nullptr ? target_.embeddings() : embeddings_;
-    }
     void enqueue_features(const float* d_features, int rows) override {
         kernels::Backend& backend = pass_.device();
         const int d = checkpoint_.shape.hidden, width = feature_width();
@@ -132,23 +120,16 @@ class Eagle3Model final : public EagleModel {
         }
     }
 
-    /// Returns the features with the precision of activations. Those of the CPU have it.
+    /// Returns the features with the precision of activations.
     const float* round_features(const float* d_features, int rows) {
         kernels::Backend& backend = pass_.device();
-        if (backend.is_host()) return d_features;
         const int all = feature_width(), stride = fc_.device_matrix().stride;
         if (!d_rounded_.reserve(backend, numel(rows, all) * sizeof(float)) ||
             !d_zeros_.reserve(backend, all * sizeof(float))) {
             backend.set_out_of_memory("the drafter's rows");
             return nullptr;
         }
-        backend.cast({.x = d_features,
-                      .x_stride = all,
-                      .rows = rows,
-                      .cols = all,
-                      .y = d_features_,
-                      .y_stride = stride,
-                      .y_columns = stride});
+        backend.to_activations({d_features, all}, rows, all, d_features_, stride);
         kernels::AddOp widen;  // to f32
         widen.x = d_zeros_.as<float>();
         widen.rows = rows;
@@ -219,14 +200,7 @@ class Eagle3Model final : public EagleModel {
         return {};
     }
 
-    EagleCheckpoint checkpoint_;
-    const Target& target_;
-    EagleLayer pass_;
-    kernels::EmbeddingTable embeddings_;    ///< used if the checkpoint has its own
     kernels::ActivationBuffer d_features_;  ///< input of fc
-    kernels::Matrix fc_;                    ///< [d, aux layers * d]
-    DecoderLayer layer_;
-    std::vector<float> hidden_norm_, input_norm_, final_norm_;
     kernels::Matrix own_lm_head_;
     HeadRows vocab_;  ///< of a trimmed LM head
     const float* feature_norm_on_device_ = nullptr;

@@ -11,6 +11,7 @@
 #include "engine/draft/drafter_files.h"
 #include "engine/draft/head_rows.h"
 #include "engine/draft/synthetic_drafter.h"
+#include "engine/weights/memory_check.h"
 #include "engine/weights/weight_packing.h"
 
 namespace draftscope {

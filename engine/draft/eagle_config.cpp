@@ -2,7 +2,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "engine/draft/drafter_keys.h"
+#include "engine/draft/drafter_files.h"
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/head_rows.h"
 #include "engine/formats/architecture.h"
@@ -103,7 +103,7 @@ Status read_eagle_section(const JsonFile& file, EagleCheckpoint& out) {
     DS_ASSIGN(const auto section, file.object("eagle_config"));
     if (!section) return {};
     out.layout = EagleLayout::specforge;
-    DS_TRY(check_keys(*section, eagle_section_keys(), out.notes));
+    DS_TRY(check_keys(*section, eagle_section_keys, out.notes));
     DS_ASSIGN(const auto meaning, section->text("aux_meaning"));
     const bool entering = meaning.value_or("").find("entering") != std::string::npos;
     DS_TRY(read_aux_layers(*section, "eagle_aux_hidden_state_layer_ids", entering ? 0 : 1, out));
@@ -197,7 +197,7 @@ Status read_speculators(const JsonFile& file, const ModelConfig& target, EagleCh
     DS_ASSIGN(const auto type, file.text("speculators_model_type"));
     if (type && *type != "eagle3" && *type != "eagle")
         return file.field_error("speculators_model_type", "eagle3 or eagle");
-    DS_TRY(check_keys(file, speculators_keys(), out.notes));
+    DS_TRY(check_keys(file, speculators_keys, out.notes));
     DS_TRY(read_verifier(file, out));
     DS_TRY(reject(file, "layernorms", true));
     DS_ASSIGN(const auto fusion_bias, file.boolean("fusion_bias"));
@@ -207,7 +207,7 @@ Status read_speculators(const JsonFile& file, const ModelConfig& target, EagleCh
     DS_TRY(read_aux_layers(file, "eagle_aux_hidden_state_layer_ids", 0, out));
     DS_ASSIGN(const auto layer, file.object("transformer_layer_config"));
     if (!layer) return file.field_error("transformer_layer_config", "the decoder layer's config");
-    DS_TRY(check_keys(*layer, eagle_layer_keys(), out.notes));
+    DS_TRY(check_keys(*layer, eagle_layer_keys, out.notes));
     DS_ASSIGN(const auto model_type, layer->text("model_type"));
     const std::string model = model_type.value_or("qwen3");
     if (model != "llama" && model != "qwen3") return layer->field_error("model_type", "llama or qwen3");
@@ -226,7 +226,7 @@ Status read_eagle_config(const JsonFile& file, const ModelConfig& target, EagleC
         classes != nullptr && classes->is_array() &&
         std::find(classes->begin(), classes->end(), "LlamaForCausalLMEagle3") != classes->end();
     if (specforge) out.layout = EagleLayout::specforge;
-    DS_TRY(check_keys(file, eagle_keys(), out.notes));
+    DS_TRY(check_keys(file, eagle_keys, out.notes));
     for (const char* field : {"base_model_name_or_path", "target_model_name_or_path"}) {
         DS_ASSIGN(const auto name, file.text(field));
         if (name) out.verifier = *name;

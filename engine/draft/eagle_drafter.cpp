@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "base/numel.h"
-#include "engine/draft/eagle_checkpoint.h"
-#include "engine/draft/eagle_layer.h"
 #include "engine/draft/eagle_rows.h"
 #include "engine/draft/eagle_state.h"
 
@@ -92,7 +90,8 @@ Status EagleDrafter::check(const DraftJob& job) const {
     }
     if (state.keeps_slots && slots > state.kept)
         return failed("{}: {} slots exceed the {} that the state keeps", name_, slots, state.kept);
-    const int positions = model_->rope().positions, depth = job.tree.nodes > 1 ? job.tree.depth : 0;
+    const int positions = model_->checkpoint().rope.positions,
+              depth = job.tree.nodes > 1 ? job.tree.depth : 0;
     if (slots > positions)
         return failed("{}: {} slots exceed its maximum of {} positions", name_, slots, positions);
     if (slots + depth > positions)

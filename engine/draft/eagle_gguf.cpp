@@ -4,7 +4,6 @@
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/formats/architecture.h"
 #include "engine/formats/config_keys.h"
-#include "engine/formats/gguf_keys.h"
 #include "engine/formats/gguf_model.h"
 
 namespace draftscope {
@@ -56,7 +55,7 @@ Status check_metadata(const GgufFile& file, Notes& notes) {
     for (const char* own :
          {"target_layers", "extract_layers", "target_hidden_size", "norm_before_residual", "norm_before_fc"})
         rest.erase(own);
-    return check_keys(file.path(), "eagle3.", rest, gguf_model_keys(), notes);
+    return check_keys(file.path(), "eagle3.", rest, gguf_model_keys, notes);
 }
 
 }  // namespace
@@ -88,9 +87,7 @@ Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint
     out.norm_before_residual = residual.value_or(false);
     DS_ASSIGN(const auto before_fc, file.boolean("eagle3.norm_before_fc"));
     out.norm_before_fc = before_fc.value_or(false);
-    ModelConfig rows;
-    rows.head_dim = out.shape.head_dim;
-    out.weights = make_gguf_weights(std::move(file), rows, true);
+    out.weights = make_gguf_weights(std::move(file), out.shape.head_dim, true);
     return {};
 }
 

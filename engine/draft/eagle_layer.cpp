@@ -41,27 +41,8 @@ Status EagleLayer::enqueue(const DecoderBatch& batch, const std::int32_t* ancest
 }
 
 kernels::Activations EagleLayer::enqueue_head_rows(int rows) {
-    const int stride = hidden_stride();
-    if (norms_.head == nullptr) {
-        device().cast({.x = outputs(),
-                       .x_stride = shape_.hidden,
-                       .rows = rows,
-                       .cols = shape_.hidden,
-                       .y = decoder_.input(),
-                       .y_stride = stride,
-                       .y_columns = stride});
-        return decoder_.input();
-    }
-    kernels::RmsNormOp norm;
-    norm.x = outputs();
-    norm.x_stride = shape_.hidden;
-    norm.rows = rows;
-    norm.width = shape_.hidden;
-    norm.weight = norms_.head;
-    norm.eps = shape_.norm_eps;
-    norm.half = decoder_.input();
-    norm.half_stride = norm.half_columns = stride;
-    device().rms_norm(norm);
+    device().to_activations(decoder_.normed_residual(norms_.head), rows, shape_.hidden, decoder_.input(),
+                            hidden_stride());
     return decoder_.input();
 }
 

@@ -11,7 +11,7 @@ namespace draftscope {
 class EagleLayer {
   public:
     /// Uploads the layer's vectors and waits. Attention reads `input_width` values per row, d (EAGLE-2) or
-    /// 2d. Rope, layer and the vectors of keep() must outlive this object.
+    /// 2d. Rope and layer must outlive this object.
     Status prepare(kernels::Backend& backend, const LayerShape& shape, kernels::RopeTable& rope,
                    const DecoderLayer& layer, int input_width);
     kernels::Backend& device() { return decoder_.device(); }

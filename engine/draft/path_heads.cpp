@@ -8,18 +8,16 @@
 
 namespace draftscope {
 
-Status PathHeads::prepare(kernels::Backend& backend, const DecodingHeadWeights& weights, int hidden) {
+Status PathHeads::prepare(kernels::Backend& backend) {
     backend_ = &backend;
-    weights_ = &weights;
-    hidden_ = hidden;
     std::vector<float> biases;
-    for (const std::vector<ResidualBlock>& head : weights.heads) {
+    for (const std::vector<ResidualBlock>& head : weights_.heads) {
         first_bias_.push_back(biases.size());
         for (const ResidualBlock& block : head) {
             widest_ = std::max(widest_, block.weight.device_matrix().stride);
             biases.insert(biases.end(), block.bias.begin(), block.bias.end());
             biases.insert(biases.end(), block.shortcut_bias.begin(), block.shortcut_bias.end());
-            if (block.shortcut.empty()) biases.resize(biases.size() + hidden);
+            if (block.shortcut.empty()) biases.resize(biases.size() + hidden_);
         }
     }
     const std::lock_guard lock(backend.submit_mutex());
@@ -51,7 +49,7 @@ void PathHeads::enqueue_blocks(int level, int rows) {
     const int d = hidden_, narrow = kernels::padded_columns(d);
     const float* bias = biases_.as<float>() + first_bias_[level];
     kernels::Activations x = inputs();
-    const std::vector<ResidualBlock>& blocks = weights_->heads[level];
+    const std::vector<ResidualBlock>& blocks = weights_.heads[level];
     for (std::size_t b = 0; b < blocks.size(); ++b, bias += 2 * d) {
         const ResidualBlock& block = blocks[b];
         kernels::MatmulOp product;
@@ -79,40 +77,32 @@ void PathHeads::enqueue_blocks(int level, int rows) {
             add.base_stride = product.weights.stride;
         }
         backend_->add(add);
-        backend_->cast({.x = out_,
-                        .x_stride = d,
-                        .rows = rows,
-                        .cols = d,
-                        .y = half_,
-                        .y_stride = narrow,
-                        .y_columns = narrow});
+        backend_->to_activations({out_, d}, rows, d, half_, narrow);
         x = half_;
     }
 }
 
 bool PathRows::reserve(RoundStep& step, int trees, int nodes) {
-    PathHeads& heads = heads_.pass();
     const int d = hidden(), rows = heads_.uses_path() ? nodes : trees;
     RoundArena& arena = step.memory.backend;
     rows_ = arena.alloc<float>(numel(rows, 2 * d));
     for (float*& path : paths_)
-        path = heads_.uses_path() ? arena.alloc<float>(numel(rows, heads.levels() * d)) : nullptr;
-    return heads.reserve(step.memory, rows) && target_.embeddings().load(*step.backend);
+        path = heads_.uses_path() ? arena.alloc<float>(numel(rows, heads_.levels() * d)) : nullptr;
+    return heads_.reserve(step.memory, rows) && target_.embeddings().load(*step.backend);
 }
 
 Status PathRows::enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) {
-    PathHeads& heads = heads_.pass();
     kernels::Backend& backend = *level.step.backend;
-    const int d = hidden(), rows = level.rows, stride = heads.stride(level.level);
+    const int d = hidden(), rows = level.rows, stride = heads_.stride(level.level);
     const DeviceSpans::Scope scope(level.step.spans, level.context.phases, Phase::backbone, level.level, rows,
-                                   heads_.weight_bytes(level.level));
+                                   heads_.weights().bytes(level.level));
     gather_inputs(level);
     const bool reads_path = heads_.uses_path();
     backend.cast({.x = rows_ + d,
                   .x_stride = 2 * d,
                   .rows = rows,
                   .cols = d,
-                  .y = heads.inputs(),
+                  .y = heads_.inputs(),
                   .y_stride = stride,
                   .y_columns = reads_path ? d : stride});
     if (reads_path) {
@@ -121,12 +111,12 @@ Status PathRows::enqueue(const Level& level, FunctionRef<void(const float*)> inp
                       .x_stride = width,
                       .rows = rows,
                       .cols = width,
-                      .y = backend.at(heads.inputs(), d),
+                      .y = backend.at(heads_.inputs(), d),
                       .y_stride = stride,
                       .y_columns = stride - d});
     }
     if (level.level > 0) inputs_known(rows_);
-    heads.enqueue(level.level, rows);
+    heads_.enqueue(level.level, rows);
     return {};
 }
 

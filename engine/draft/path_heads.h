@@ -9,14 +9,20 @@
 
 namespace draftscope {
 
-/// The residual blocks of Medusa's or Hydra's heads, one pass at a time. The caller holds
-/// Backend::submit_mutex(), except in prepare().
+/// The heads of Medusa or Hydra. Head `level` computes the LM head's input from the target's hidden of the
+/// last verified slot. Hydra also reads the embeddings of the path, root first. They run one pass at a time;
+/// the caller holds Backend::submit_mutex(), except in prepare().
 class PathHeads {
   public:
-    /// Uploads the biases. `weights` belong to `device` and must outlive this object. Fails if memory runs
-    /// out.
-    Status prepare(kernels::Backend& backend, const DecodingHeadWeights& weights, int hidden);
-    int levels() const { return static_cast<int>(weights_->heads.size()); }
+    /// `uses_path`: false = one row serves every node of a level.
+    PathHeads(DecodingHeadWeights weights, bool uses_path, int hidden)
+        : weights_(std::move(weights)), uses_path_(uses_path), hidden_(hidden) {}
+    /// Uploads the biases. The weights belong to `backend`. Fails if memory runs out.
+    Status prepare(kernels::Backend& backend);
+    const DecodingHeadWeights& weights() const { return weights_; }
+    int levels() const { return static_cast<int>(weights_.heads.size()); }
+    bool uses_path() const { return uses_path_; }
+    int hidden() const { return hidden_; }
 
     /// Allocates memory for passes of up to `rows` rows, for the rest of the step. Returns false if out of
     /// memory.
@@ -30,12 +36,13 @@ class PathHeads {
     kernels::Activations head_rows() const { return half_; }
 
   private:
-    const ResidualBlock& first_block(int level) const { return weights_->heads[level].front(); }
+    const ResidualBlock& first_block(int level) const { return weights_.heads[level].front(); }
     void enqueue_blocks(int level, int rows);
 
+    DecodingHeadWeights weights_;
+    bool uses_path_;
+    int hidden_, widest_ = 0;
     kernels::Backend* backend_ = nullptr;
-    const DecodingHeadWeights* weights_ = nullptr;
-    int hidden_ = 0, widest_ = 0;
     kernels::DeviceBuffer biases_;         ///< of each block and then its shortcut, [d] each
     std::vector<std::size_t> first_bias_;  ///< of each head, in biases_
     kernels::Activations inputs_, half_;
@@ -48,18 +55,18 @@ class PathHeads {
 class PathRows final : public LevelRows {
   public:
     /// Both arguments must outlive this object.
-    PathRows(DecodingHeads& heads, const Target& target) : heads_(heads), target_(target) {}
+    PathRows(PathHeads& heads, const Target& target) : heads_(heads), target_(target) {}
     int hidden() const override { return heads_.hidden(); }
     bool shared_logits() const override { return !heads_.uses_path(); }
     bool reserve(RoundStep& step, int trees, int nodes) override;
     Status enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
-    kernels::Activations enqueue_head_rows(int) override { return heads_.pass().head_rows(); }
+    kernels::Activations enqueue_head_rows(int) override { return heads_.head_rows(); }
 
   private:
     void gather_inputs(const Level& level);
     const float* gather_path(const Level& level);
 
-    DecodingHeads& heads_;
+    PathHeads& heads_;
     const Target& target_;
     float* rows_ = nullptr;  ///< [rows, 2d]: a row's token embedding, the target's hidden
     float* paths_[2] = {};   ///< [nodes, (level + 1) d]: embeddings of the paths; levels alternate

@@ -5,7 +5,6 @@
 
 #include "base/numel.h"
 #include "engine/fit/linalg.h"
-#include "kernels/host_rows.h"
 
 namespace draftscope::fit {
 
@@ -20,23 +19,19 @@ Result<AffinityMatrix> token_affinity(kernels::Backend& backend, Rows<const floa
     const kernels::Matrix tokens = pack_rows(backend, unit.view());
     AffinityMatrix result;
     result.width = options.width;
-    Dense cosines, best_values;
-    std::vector<std::int32_t> best;
+    Dense cosines;
+    BestColumns best;
     constexpr int block = 256;
     for (int first = 0; first < unit.rows; first += block) {
         DS_TRY(hooks.check());
         hooks.report(static_cast<double>(first) / unit.rows, "nearest tokens");
         const int count = std::min(block, unit.rows - first);
-        cosines.resize(count, unit.rows);
-        kernels::matmul(backend.pool(), tokens, unit.view().slice(first, count), cosines.view());
+        multiply(backend, tokens, unit.view().slice(first, count), cosines);
         // A value above every cosine, so that a token with equal weights cannot take the token's own place.
         for (int r = 0; r < count; ++r) cosines.row(r)[first + r] = 2.0f;
-        best_values.resize(count, options.width);
-        best.resize(best_values.size());
-        kernels::topk(backend.pool(), cosines.view(), options.width, {best.data(), count, options.width},
-                      best_values.view());
+        best.find(backend, cosines.view(), options.width);
         for (int r = 0; r < count; ++r) {
-            const auto values = best_values.row(r);
+            const auto values = best.values.row(r);
             std::vector<double> shares(values.size());
             double total = 0;
             for (std::size_t j = 1; j < values.size(); ++j) {
@@ -46,7 +41,7 @@ Result<AffinityMatrix> token_affinity(kernels::Backend& backend, Rows<const floa
             }
             shares[0] = options.keep;
             for (std::size_t j = 1; j < values.size(); ++j) shares[j] *= (1.0 - options.keep) / total;
-            const std::int32_t* ids = best.data() + numel(r, values.size());
+            const std::int32_t* ids = best.ids.data() + numel(r, values.size());
             result.neighbours.insert(result.neighbours.end(), ids, ids + values.size());
             for (const double share : shares) result.weights.push_back(static_cast<float>(share));
         }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/numel.h"
+#include "engine/fit/linalg.h"
 #include "engine/verify/verify.h"
 #include "kernels/host_rows.h"
 
@@ -76,29 +77,23 @@ class CollectingHead final : public LmHead {
 
     void propose_best(Rows<const float> hidden, HeadCall& call) {
         const kernels::Matrix& head = *weights_.lm_head;
-        logits_.resize(hidden.rows, head.n());
-        kernels::matmul(call.backend.pool(), head, hidden, logits_.view());
+        multiply(call.backend, head, hidden, logits_);
         const int rows = weights_.row_ids.empty() ? weights_.vocab : head.n();
         const Rows<const float> real(logits_.data.data(), hidden.rows, rows, head.n());
         kernels::logsumexp(call.backend.pool(), real, {call.sums, numel(hidden.rows, 1)});
         const int best = std::min(rows, std::max(call.k, options_.label_topk));
-        const std::size_t size = numel(hidden.rows, best);
-        ids_.resize(size);
-        values_.resize(size);
-        kernels::topk(call.backend.pool(), real, best, {ids_.data(), hidden.rows, best},
-                      {values_.data(), hidden.rows, best});
+        best_.find(call.backend, real, best);
         for (int r = 0; r < hidden.rows; ++r) {
-            const std::size_t i = r;
             const auto token = [&](int c) {
-                const std::int32_t row = ids_[i * best + c];
+                const std::int32_t row = best_.ids[numel(r, best) + c];
                 return weights_.row_ids.empty() ? row : weights_.row_ids[row];
             };
             for (int c = 0; c < std::min(call.k, best); ++c) {
-                const std::size_t to = i * call.k + c;
+                const std::size_t to = numel(r, call.k) + c;
                 call.ids[to] = token(c);
-                call.logits[to] = values_[i * best + c];
+                call.logits[to] = best_.values.row(r)[c];
             }
-            keep(out_.drafted, hidden.row(r), *lanes_[i], r, call.level);
+            keep(out_.drafted, hidden.row(r), *lanes_[r], r, call.level);
             for (int c = 0; c < options_.label_topk; ++c)
                 out_.drafted.top.push_back(c < best ? token(c) : no_token);
         }
@@ -124,8 +119,7 @@ class CollectingHead final : public LmHead {
     Dense logits_;
     const float* inputs_ = nullptr;   ///< HeadCall::inputs of the level
     std::vector<const Lane*> lanes_;  ///< of each row
-    std::vector<std::int32_t> ids_;
-    std::vector<float> values_;
+    BestColumns best_;
 };
 
 class Collector {
@@ -143,14 +137,112 @@ class Collector {
           samples_(weights.hidden, options.label_topk),
           head_(weights, options_, samples_) {}
 
-    Result<Samples> run();
+    Result<Samples> run() {
+        DS_TRY(plan());
+        std::vector<Lane> lanes(std::max(1, options_.lanes));
+        std::vector<Lane*> active;
+        for (Lane& lane : lanes) {
+            DS_ASSIGN(const bool filled, fill(lane));
+            if (filled) active.push_back(&lane);
+        }
+        while (!active.empty()) {
+            DS_TRY(hooks_.check());
+            hooks_.report(planned_ > 0 ? std::min(1.0, static_cast<double>(samples_.anchors) /
+                                                           static_cast<double>(planned_))
+                                       : -1.0,
+                          "running the drafter over the recording");
+            DS_TRY(round(active));
+            std::vector<Lane*> still;
+            for (Lane* lane : active) {
+                if (!advance(*lane)) {
+                    DS_ASSIGN(const bool filled, fill(*lane));
+                    if (!filled) continue;
+                }
+                still.push_back(lane);
+            }
+            active = std::move(still);
+        }
+        if (samples_.text.rows() + samples_.drafted.rows() == 0)
+            return bad_input(
+                "the recording has no draft steps: its texts end before a round fits; record longer texts");
+        return std::move(samples_);
+    }
 
   private:
-    Status plan();
-    Result<bool> fill(Lane& lane);
-    bool advance(Lane& lane) const;
-    Status round(std::span<Lane* const> lanes);
-    Status draft(std::span<DraftJob> jobs, TreeSpec tree, bool follow_text);
+    Status plan() {
+        std::int64_t places = 0;
+        const std::vector<int>& usable = split_.usable();
+        for (const int t : usable) places += texts_.generated(t) - 1;
+        if (usable.size() < 2)
+            return bad_input(
+                "the recording has {} texts with at least two generated tokens; fitting needs two or more, "
+                "one of them for the report",
+                usable.size());
+        stride_ = static_cast<int>(
+            std::max<std::int64_t>(1, (places + options_.anchors - 1) / std::max(options_.anchors, 1)));
+        planned_ = places / stride_;
+        samples_.prompts = static_cast<int>(usable.size());
+        return {};
+    }
+
+    /// Loads the next text into a lane; false = none is left.
+    Result<bool> fill(Lane& lane) {
+        const std::vector<int>& usable = split_.usable();
+        while (next_text_ < static_cast<int>(usable.size())) {
+            const int ordinal = next_text_++;
+            DS_ASSIGN(lane.text, texts_.load(usable[ordinal]));
+            lane.held_out = split_.held_out(ordinal);
+            samples_.held_out_prompts += lane.held_out ? 1 : 0;
+            const auto tokens = static_cast<int>(lane.text.tokens.size());
+            lane.drafter = drafter_.make_state(tokens + options_.tree.drafting_nodes() + levels() + 1);
+            lane.slots = 0;
+            // Rounds begin after the first generated token, which comes from prefill. Texts start at
+            // different positions, or a stride would use the same positions of every answer.
+            lane.anchor = lane.text.prompt_tokens + ordinal % stride_ - stride_;
+            if (advance(lane)) return true;
+        }
+        return false;
+    }
+
+    /// Moves to the next anchor. False if no token follows it or a round has no room.
+    bool advance(Lane& lane) const {
+        lane.anchor += stride_;
+        const auto tokens = static_cast<int>(lane.text.tokens.size());
+        return lane.anchor + 1 < tokens && lane.anchor + levels() < context_;
+    }
+
+    Status draft(std::span<DraftJob> jobs, TreeSpec tree, bool follow_text) {
+        head_.follow_text(follow_text);
+        DraftContext context{backend_, phases_, &head_, tree, nullptr};
+        for (DraftJob& job : jobs) job.tree = tree;
+        DS_TRY(drafting_.draft(context, jobs));
+        if (head_.numbers()) return {};
+        return failed("the drafter's output is not numbers: its weights contain NaN; check its files");
+    }
+
+    Status round(std::span<Lane* const> lanes) {
+        std::vector<DraftJob> jobs;
+        for (Lane* lane : lanes) {
+            DraftJob job;
+            job.sequence = static_cast<int>(jobs.size());
+            job.tokens = std::span(lane->text.tokens).first(static_cast<std::size_t>(lane->anchor) + 1);
+            const int fresh = lane->anchor - lane->slots;
+            if (drafter_.needs_hidden()) job.new_hidden = lane->text.hidden.view().slice(lane->slots, fresh);
+            if (!drafter_.aux_layers().empty()) job.new_aux = lane->text.aux.view().slice(lane->slots, fresh);
+            lane->slots = lane->anchor;
+            job.state = lane->drafter.get();
+            job.head_state = lane;
+            jobs.push_back(std::move(job));
+        }
+        const bool drafts = options_.drafted_every > 0 && rounds_++ % options_.drafted_every == 0;
+        if (options_.text_rows)
+            DS_TRY(draft(jobs, TreeSpec{options_.text_levels - 1, 1, options_.text_levels + 1}, true));
+        if (drafts) DS_TRY(draft(jobs, options_.tree, false));
+        if (!options_.text_rows && !drafts) DS_TRY(draft(jobs, TreeSpec{0, 1, 1}, false));  // catches up
+        samples_.anchors += static_cast<std::int64_t>(jobs.size());
+        return {};
+    }
+
     int levels() const { return std::max(options_.text_levels, options_.tree.levels()); }
 
     kernels::Backend& backend_;
@@ -169,117 +261,6 @@ class Collector {
     std::int64_t planned_ = 0;
     std::int64_t rounds_ = 0;  ///< total over all lanes
 };
-
-Status Collector::plan() {
-    std::int64_t places = 0;
-    const std::vector<int>& usable = split_.usable();
-    for (const int t : usable) places += texts_.generated(t) - 1;
-    if (usable.size() < 2) {
-        return bad_input(
-            "the recording has {} texts with at least two generated tokens; fitting needs two or more, one "
-            "of "
-            "them for the report",
-            usable.size());
-    }
-    stride_ = static_cast<int>(
-        std::max<std::int64_t>(1, (places + options_.anchors - 1) / std::max(options_.anchors, 1)));
-    planned_ = places / stride_;
-    samples_.prompts = static_cast<int>(usable.size());
-    return {};
-}
-
-/// Loads the next text into a lane; false = none is left.
-Result<bool> Collector::fill(Lane& lane) {
-    const std::vector<int>& usable = split_.usable();
-    while (next_text_ < static_cast<int>(usable.size())) {
-        const int ordinal = next_text_++;
-        DS_ASSIGN(lane.text, texts_.load(usable[ordinal]));
-        lane.held_out = split_.held_out(ordinal);
-        samples_.held_out_prompts += lane.held_out ? 1 : 0;
-        const auto tokens = static_cast<int>(lane.text.tokens.size());
-        lane.drafter = drafter_.make_state(tokens + options_.tree.drafting_nodes() + levels() + 1);
-        lane.slots = 0;
-        // Rounds begin after the first generated token, which comes from prefill. Texts start at different
-        // positions, or a stride would use the same positions of every answer.
-        lane.anchor = lane.text.prompt_tokens + ordinal % stride_ - stride_;
-        if (advance(lane)) return true;
-    }
-    return false;
-}
-
-/// Moves to the next anchor. False if no token follows it or a round has no room.
-bool Collector::advance(Lane& lane) const {
-    lane.anchor += stride_;
-    const auto tokens = static_cast<int>(lane.text.tokens.size());
-    return lane.anchor + 1 < tokens && lane.anchor + levels() < context_;
-}
-
-Status Collector::draft(std::span<DraftJob> jobs, TreeSpec tree, bool follow_text) {
-    head_.follow_text(follow_text);
-    DraftContext context{backend_, phases_, &head_, tree, nullptr};
-    for (DraftJob& job : jobs) job.tree = tree;
-    DS_TRY(drafting_.draft(context, jobs));
-    if (head_.numbers()) return {};
-    return failed("the drafter's output is not numbers: its weights contain NaN; check its files");
-}
-
-Status Collector::round(std::span<Lane* const> lanes) {
-    std::vector<DraftJob> jobs;
-    for (Lane* lane : lanes) {
-        DraftJob job;
-        job.sequence = static_cast<int>(jobs.size());
-        job.tokens = std::span(lane->text.tokens).first(static_cast<std::size_t>(lane->anchor) + 1);
-        const int fresh = lane->anchor - lane->slots;
-        if (drafter_.needs_hidden()) {
-            job.new_hidden = Rows<const float>(lane->text.hidden.view()).slice(lane->slots, fresh);
-        }
-        if (!drafter_.aux_layers().empty()) {
-            job.new_aux = Rows<const float>(lane->text.aux.view()).slice(lane->slots, fresh);
-        }
-        lane->slots = lane->anchor;
-        job.state = lane->drafter.get();
-        job.head_state = lane;
-        jobs.push_back(std::move(job));
-    }
-    const bool drafts = options_.drafted_every > 0 && rounds_++ % options_.drafted_every == 0;
-    if (options_.text_rows)
-        DS_TRY(draft(jobs, TreeSpec{options_.text_levels - 1, 1, options_.text_levels + 1}, true));
-    if (drafts) DS_TRY(draft(jobs, options_.tree, false));
-    if (!options_.text_rows && !drafts) DS_TRY(draft(jobs, TreeSpec{0, 1, 1}, false));  // catches up
-    samples_.anchors += static_cast<std::int64_t>(jobs.size());
-    return {};
-}
-
-Result<Samples> Collector::run() {
-    DS_TRY(plan());
-    std::vector<Lane> lanes(std::max(1, options_.lanes));
-    std::vector<Lane*> active;
-    for (Lane& lane : lanes) {
-        DS_ASSIGN(const bool filled, fill(lane));
-        if (filled) active.push_back(&lane);
-    }
-    while (!active.empty()) {
-        DS_TRY(hooks_.check());
-        hooks_.report(planned_ > 0 ? std::min(1.0, static_cast<double>(samples_.anchors) /
-                                                       static_cast<double>(planned_))
-                                   : -1.0,
-                      "running the drafter over the recording");
-        DS_TRY(round(active));
-        std::vector<Lane*> still;
-        for (Lane* lane : active) {
-            if (!advance(*lane)) {
-                DS_ASSIGN(const bool filled, fill(*lane));
-                if (!filled) continue;
-            }
-            still.push_back(lane);
-        }
-        active = std::move(still);
-    }
-    if (samples_.text.rows() + samples_.drafted.rows() == 0)
-        return bad_input(
-            "the recording has no draft steps: its texts end before a round fits; record longer texts");
-    return std::move(samples_);
-}
 
 }  // namespace
 

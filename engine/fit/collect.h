@@ -7,7 +7,6 @@
 #include "engine/draft/drafter.h"
 #include "engine/fit/dense.h"
 #include "engine/fit/samples.h"
-#include "engine/fit/text_split.h"
 #include "engine/heads/head.h"
 
 namespace draftscope::fit {

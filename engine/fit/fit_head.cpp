@@ -21,7 +21,7 @@ Dense unpack_rows(const kernels::Matrix& matrix, int rows) {
 }
 
 /// The rows of the drafter's LM head that a fitted head approximates, and the target's rows of the same
-/// tokens. The teacher refers to the matrices, so the object stays where its factory makes it.
+/// tokens. The teacher refers to the matrices, so the object is not copied.
 struct ApproximationTarget {
     std::vector<TokenId> ids;  ///< token of each row, ascending; empty = row i is token i
     kernels::Matrix target_part, drafter_part;
@@ -30,47 +30,40 @@ struct ApproximationTarget {
     ApproximationTarget() = default;
     ApproximationTarget(const ApproximationTarget&) = delete;
     ApproximationTarget& operator=(const ApproximationTarget&) = delete;
+
+    /// Takes the complete head: every real token, or those of a drafter's own trimmed head.
+    void take_all(const FitInputs& in) {
+        const HeadWeights& weights = in.weights;
+        if (weights.row_ids.empty()) {
+            teacher = {&in.target_head, weights.lm_head, weights.vocab};
+            return;
+        }
+        ids.assign(weights.row_ids.begin(), weights.row_ids.end());
+        target_part = in.target_head.gather_rows(in.backend.pool(), ids);
+        teacher = {&target_part, weights.lm_head, static_cast<int>(ids.size())};
+    }
+    /// Takes the tokens that a trimmed head keeps.
+    void take(const FitInputs& in, std::vector<TokenId> kept) {
+        ids = std::move(kept);
+        target_part = in.target_head.gather_rows(in.backend.pool(), ids);
+        drafter_part =
+            in.weights.lm_head->gather_rows(in.backend.pool(), lm_head_row_indices(in.weights, ids));
+        teacher = {&target_part, &drafter_part, static_cast<int>(ids.size())};
+    }
 };
 
-/// The complete head: every real token, or those of a drafter's own trimmed head.
-std::unique_ptr<const ApproximationTarget> make_full_target(const FitInputs& in) {
-    auto result = std::make_unique<ApproximationTarget>();
-    const HeadWeights& weights = in.weights;
-    if (weights.row_ids.empty()) {
-        result->teacher = {
-            .target_rows = &in.target_head, .drafter_rows = weights.lm_head, .support = weights.vocab};
-        return result;
-    }
-    result->ids.assign(weights.row_ids.begin(), weights.row_ids.end());
-    result->target_part = in.target_head.gather_rows(in.backend.pool(), result->ids);
-    result->teacher = {&result->target_part, weights.lm_head, static_cast<int>(result->ids.size())};
-    return result;
-}
-
-/// The kept tokens of a trimmed head.
-std::unique_ptr<const ApproximationTarget> make_trimmed_target(const FitInputs& in,
-                                                               std::vector<TokenId> ids) {
-    auto result = std::make_unique<ApproximationTarget>();
-    result->ids = std::move(ids);
-    result->target_part = in.target_head.gather_rows(in.backend.pool(), result->ids);
-    result->drafter_part =
-        in.weights.lm_head->gather_rows(in.backend.pool(), lm_head_row_indices(in.weights, result->ids));
-    result->teacher = {&result->target_part, &result->drafter_part, static_cast<int>(result->ids.size())};
-    return result;
-}
-
-Result<Samples> collect(const FitInputs& in, const CollectOptions& options, const JobHooks& hooks) {
+Result<Samples> collect(const FitInputs& in, const CollectOptions& options, const JobHooks& hooks,
+                        Report& notes) {
     if (in.drafter == nullptr || in.texts == nullptr)
         return bad_input("this head is fitted on a drafter's hidden states; give --drafter and --recording");
-    return collect_samples(in.backend, *in.drafter, in.weights, in.context, *in.texts, options, hooks);
-}
-
-void note_samples(const Samples& samples, Report& notes) {
+    DS_ASSIGN(Samples samples,
+              collect_samples(in.backend, *in.drafter, in.weights, in.context, *in.texts, options, hooks));
     notes["texts"] = samples.prompts;
     notes["texts_held_out"] = samples.held_out_prompts;
     notes["rounds"] = static_cast<double>(samples.anchors);
     notes["text_rows"] = samples.text.rows();
     notes["drafted_rows"] = samples.drafted.rows();
+    return samples;
 }
 
 /// Second moment of the head's inputs, without held-out rows.
@@ -97,24 +90,9 @@ std::string join_values(const std::vector<int>& values) {
     return fmt::format("{}", fmt::join(values, "/"));
 }
 
-std::vector<std::int32_t> to_i32(std::span<const TokenId> ids) {
-    return {ids.begin(), ids.end()};
-}
-
-struct HeadBeingFitted {
-    std::unique_ptr<const ApproximationTarget> target;
-    HeadFactors factors;
-    std::vector<int> ranks;  ///< of a low-rank head
-
-    Report evaluate(kernels::Backend& backend, const Samples& samples) const {
-        return evaluate_head(backend, samples, target->teacher, factors, target->ids);
-    }
-};
-
-void note_stage(const char* stage, const Report& report, Report& notes) {
-    for (const char* name : {"kl", "kl_drafter"})
-        if (const auto found = report.find(name); found != report.end())
-            notes[fmt::format("{}_{}", name, stage)] = found->second;
+/// Adds the tokens of an artefact's rows, if they are not all tokens.
+void add_ids(const std::vector<TokenId>& ids, FittedHead& result) {
+    if (!ids.empty()) result.tensors.push_back(integer_tensor("ids", {std::ssize(ids)}, ids));
 }
 
 /// Counts how often each row's token is the text's or among the full head's best, without held-out rows.
@@ -142,66 +120,6 @@ std::vector<double> token_importance(const Samples& samples, const std::vector<T
     return counts;
 }
 
-/// Returns the head's recipe; an unknown head has none.
-FitRecipe fit_recipe(const FitOptions& options) {
-    const HeadInfo* info = find_head_or_suffix(options.head);
-    return info == nullptr ? FitRecipe() : info->fit;
-}
-
-/// Loads the factors of `in.start`.
-Result<HeadFactors> load_start(const FitInputs& in, std::string_view up, int support) {
-    const HeadArtefact& start = *in.start;
-    const auto load = [&](const std::string& name, int rows, int columns) -> Result<Dense> {
-        DS_ASSIGN(const kernels::Matrix matrix,
-                  start.matrix(in.backend, kernels::Precision::f32, name, rows, columns));
-        return unpack_rows(matrix, matrix.n());
-    };
-    HeadFactors factors;
-    DS_ASSIGN(factors.up, load(std::string(up), support, -1));
-    for (int level = 0; level < std::max(1, start.levels("down")); ++level) {
-        DS_ASSIGN(Dense down, load(start.at_level("down", level), -1, in.weights.hidden));
-        if (down.rows > factors.up.cols)
-            return bad_input("{}: tensor 'down' has rank {}, but tensor '{}' has {}; the file is damaged",
-                             start.path(), down.rows, up, factors.up.cols);
-        factors.down.push_back(std::move(down));
-    }
-    return factors;
-}
-
-/// Computes the closed form of a low-rank head and reports that of the plain SVD. Of the forms with equal and
-/// with counted token importance, the better one on held-out text is the start (our default).
-Result<std::unique_ptr<HeadBeingFitted>> start_low_rank(const FitInputs& in, const FitOptions& options,
-                                                        const Samples& samples, Report& notes) {
-    auto fitting = std::make_unique<HeadBeingFitted>();
-    fitting->target = make_full_target(in);
-    const Teacher& teacher = fitting->target->teacher;
-    std::vector<int>& ranks = fitting->ranks;
-    if (in.start != nullptr) {
-        DS_ASSIGN(fitting->factors, load_start(in, fit_recipe(options).up, teacher.support));
-        for (const Dense& down : fitting->factors.down) ranks.push_back(down.rows);
-        note_stage("start", fitting->evaluate(in.backend, samples), notes);
-        return fitting;
-    }
-    ranks = options.ranks;
-    if (ranks.empty()) ranks = {std::max(1, in.weights.hidden / 8)};
-    if (options.per_level && ranks.size() == 1) ranks.assign(samples.levels, ranks.front());
-    const Dense rows = unpack_rows(*teacher.drafter_rows, teacher.support);
-    const auto start_from = [&](const std::vector<double>& moment,
-                                std::span<const double> importance) -> Status {
-        DS_ASSIGN(fitting->factors, low_rank_factors(in.backend, rows.view(), moment, ranks, importance));
-        return {};
-    };
-    DS_TRY(start_from(identity_moment(in.weights.hidden), {}));
-    note_stage("plain_svd", fitting->evaluate(in.backend, samples), notes);
-    const std::vector<double> moment = second_moment(in.backend, samples);
-    DS_TRY(start_from(moment, {}));
-    note_stage("closed_form", fitting->evaluate(in.backend, samples), notes);
-    DS_TRY(start_from(moment, token_importance(samples, fitting->target->ids, teacher.support)));
-    note_stage("weighted_form", fitting->evaluate(in.backend, samples), notes);
-    if (notes["kl_weighted_form"] > notes["kl_closed_form"]) DS_TRY(start_from(moment, {}));
-    return fitting;
-}
-
 /// The tokens that are always active and the first ones of the ranking that the drafter's head contains,
 /// ascending.
 Result<std::vector<TokenId>> select_tokens(const FitInputs& in, int size) {
@@ -224,42 +142,6 @@ Result<std::vector<TokenId>> select_tokens(const FitInputs& in, int size) {
     return ids;
 }
 
-/// Starts from the kept rows of the LM head.
-Result<std::unique_ptr<HeadBeingFitted>> start_trimmed(const FitInputs& in, const FitOptions& options,
-                                                       const Samples& samples, Report& notes) {
-    const int size = options.v > 0 ? options.v : std::max(1, in.weights.vocab / 4 / 64 * 64);
-    DS_ASSIGN(std::vector<TokenId> ids, select_tokens(in, size));
-    auto fitting = std::make_unique<HeadBeingFitted>();
-    fitting->target = make_trimmed_target(in, std::move(ids));
-    fitting->factors.up = unpack_rows(fitting->target->drafter_part, fitting->target->teacher.support);
-    note_stage("untrained", fitting->evaluate(in.backend, samples), notes);
-    return fitting;
-}
-
-/// Checks sizes and the start before the drafter runs for minutes.
-Status check_inputs(const FitInputs& in, const FitOptions& options) {
-    if (fit_recipe(options).has(FitRecipe::low_rank)) {
-        if (in.start != nullptr) DS_TRY(in.start->fits(in.weights));
-        for (const int rank : options.ranks)
-            if (rank < 1 || rank > in.weights.hidden)
-                return bad_input("rank={} does not fit a head of {} inputs; use 1..{}", rank,
-                                 in.weights.hidden, in.weights.hidden);
-        return {};
-    }
-    if (options.v < 0 || options.v > in.weights.vocab)
-        return bad_input("v={} does not fit the target, which has {} tokens", options.v, in.weights.vocab);
-    return {};
-}
-
-Result<std::unique_ptr<HeadBeingFitted>> start_head(const FitInputs& in, const FitOptions& options,
-                                                    const Samples& samples, Report& notes,
-                                                    const JobHooks& hooks) {
-    DS_TRY(hooks.check());
-    hooks.report(-1, "closed form");
-    return fit_recipe(options).has(FitRecipe::low_rank) ? start_low_rank(in, options, samples, notes)
-                                                        : start_trimmed(in, options, samples, notes);
-}
-
 /// Has PyTorch train the parameters and replaces them by the result.
 Status train(const FitInputs& in, const TrainingData& data, std::map<std::string, Dense*> parameters,
              Report& notes) {
@@ -276,13 +158,6 @@ Status train(const FitInputs& in, const TrainingData& data, std::map<std::string
     return {};
 }
 
-Status train_factors(const FitInputs& in, const TrainingData& data, HeadFactors& factors, Report& notes) {
-    std::map<std::string, Dense*> parameters{{"up", &factors.up}};
-    for (std::size_t l = 0; l < factors.down.size(); ++l)
-        parameters[fmt::format("down.{}", l)] = &factors.down[l];
-    return train(in, data, std::move(parameters), notes);
-}
-
 /// Checks that some rows are trained on and some evaluated.
 Status check_rows(std::size_t learnt, std::size_t held_out) {
     if (learnt > 0 && held_out > 0) return {};
@@ -291,70 +166,178 @@ Status check_rows(std::size_t learnt, std::size_t held_out) {
         held_out);
 }
 
-/// Rounds the weights to the precision of the file, evaluates them, and creates the tensors.
-void finish_head(const FitInputs& in, const FitOptions& options, const Samples& samples,
-                 HeadBeingFitted& fitting, FittedHead& result) {
-    HeadFactors& factors = fitting.factors;
-    for (Dense& down : factors.down) round_to_f16(down.values());
-    round_to_stored(factors.up, options.int8);
-    const auto store = [&](std::string_view name) {
-        if (!options.int8) return result.tensors.push_back(f16_tensor(std::string(name), factors.up));
-        for (FittedTensor& tensor : int8_tensors(std::string(name), factors.up))
-            result.tensors.push_back(std::move(tensor));
-    };
-    result.report = fitting.evaluate(in.backend, samples);
-    const std::vector<TokenId>& ids = fitting.target->ids;
-    if (!ids.empty()) {
-        result.tensors.push_back(integer_tensor("ids", {static_cast<std::int64_t>(ids.size())}, to_i32(ids)));
-    }
-    if (!fit_recipe(options).has(FitRecipe::low_rank)) {
-        store("weight");
-        result.parameters["v"] = std::to_string(factors.up.rows);
-        result.parameters["eos"] = in.weights.always_active.empty() ? "no" : "yes";
-        return;
-    }
-    const bool one = factors.down.size() == 1;
-    for (std::size_t l = 0; l < factors.down.size(); ++l)
-        result.tensors.push_back(f16_tensor(one ? "down" : fmt::format("down.{}", l), factors.down[l]));
-    store(fit_recipe(options).up);
-    result.parameters["rank"] = join_values(fitting.ranks);
-}
-
 /// Fits SlimSpec, SpecVocab, VocabTrim-T and BCL: closed form or the LM head's own rows, then forward KL,
 /// with p renormalised on a trimmed support. Post-hoc, drafter and exact head are fixed, so SpecVocab's joint
 /// loss L(p, q) + lambda L(p, q_aux) leaves L(p, q_aux). Lambda then scales a gradient that Adam normalises,
 /// so SlimSpec's and SpecVocab's factors come from the same fit. A joint fit starts as the post-hoc one, and
 /// its report is of the trained drafter, loaded from its file.
-Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& options, const JobHooks& hooks) {
-    DS_TRY(check_inputs(in, options));
-    DS_ASSIGN(Samples samples, collect(in, options.collect, hooks));
-    FittedHead result;
-    DS_ASSIGN(const auto fitting, start_head(in, options, samples, result.notes, hooks));
-    const Teacher& teacher = fitting->target->teacher;
-    std::unique_ptr<Drafter> trained_drafter;
-    if (in.joint != nullptr) {
-        samples = Samples(0, 0);
-        const TextSplit split = split_texts(*in.texts, options.collect.hold_out);
-        DS_TRY(train_factors(in, joint_data(*in.joint, teacher, fitting->factors, split), fitting->factors,
-                             result.notes));
-        DS_ASSIGN(trained_drafter, in.joint->reload());
-        FitInputs after = in;
-        after.drafter = trained_drafter.get();
-        DS_ASSIGN(samples, collect(after, options.collect, hooks));
-    } else if (options.train) {
-        const auto rows = [&](bool held) {
-            return samples.text.indices(held).size() + samples.drafted.indices(held).size();
-        };
-        DS_TRY(check_rows(rows(false), rows(true)));
-        DS_TRY(train_factors(in, divergence_data(samples, teacher, fitting->factors, options.kl),
-                             fitting->factors, result.notes));
+class DivergenceFit {
+  public:
+    DivergenceFit(const FitInputs& in, const FitOptions& options, const FitRecipe& recipe,
+                  const JobHooks& hooks)
+        : in_(in),
+          options_(options),
+          recipe_(recipe),
+          hooks_(hooks),
+          low_rank_(recipe.has(FitRecipe::low_rank)) {}
+
+    Result<FittedHead> run() {
+        DS_TRY(check_inputs());
+        DS_ASSIGN(samples_, collect(in_, options_.collect, hooks_, result_.notes));
+        DS_TRY(hooks_.check());
+        hooks_.report(-1, "closed form");
+        DS_TRY(low_rank_ ? start_low_rank() : start_trimmed());
+        std::unique_ptr<Drafter> trained_drafter;
+        if (in_.joint != nullptr) {
+            samples_ = Samples(0, 0);
+            const TextSplit split = split_texts(*in_.texts, options_.collect.hold_out);
+            DS_TRY(train_factors(joint_data(*in_.joint, target_.teacher, factors_, split)));
+            DS_ASSIGN(trained_drafter, in_.joint->reload());
+            FitInputs after = in_;
+            after.drafter = trained_drafter.get();
+            DS_ASSIGN(samples_, collect(after, options_.collect, hooks_, result_.notes));
+        } else if (options_.train) {
+            const auto rows = [&](bool held) {
+                return samples_.text.indices(held).size() + samples_.drafted.indices(held).size();
+            };
+            DS_TRY(check_rows(rows(false), rows(true)));
+            DS_TRY(train_factors(divergence_data(samples_, target_.teacher, factors_, options_.kl)));
+        }
+        finish();
+        return std::move(result_);
     }
-    note_samples(samples, result.notes);
-    finish_head(in, options, samples, *fitting, result);
-    if (fit_recipe(options).has(FitRecipe::alpha_rows))
-        result.parameters["alpha"] = fmt::format("{}", options.alpha);
-    return result;
-}
+
+  private:
+    /// Checks sizes and the start before the drafter runs for minutes.
+    Status check_inputs() const {
+        if (low_rank_) {
+            if (in_.start != nullptr) DS_TRY(in_.start->fits(in_.weights));
+            for (const int rank : options_.ranks)
+                if (rank < 1 || rank > in_.weights.hidden)
+                    return bad_input("rank={} does not fit a head of {} inputs; use 1..{}", rank,
+                                     in_.weights.hidden, in_.weights.hidden);
+        } else if (options_.v < 0 || options_.v > in_.weights.vocab) {
+            return bad_input("v={} does not fit the target, which has {} tokens", options_.v,
+                             in_.weights.vocab);
+        }
+        return {};
+    }
+
+    Report evaluate() const {
+        return evaluate_head(in_.backend, samples_, target_.teacher, factors_, target_.ids);
+    }
+    /// Adds the divergences of the factors so far to the notes.
+    void note_stage(const char* stage) {
+        const Report report = evaluate();
+        for (const char* name : {"kl", "kl_drafter"})
+            if (const auto found = report.find(name); found != report.end())
+                result_.notes[fmt::format("{}_{}", name, stage)] = found->second;
+    }
+
+    /// Loads the factors of the weights that the fit goes on from.
+    Status load_start() {
+        const HeadArtefact& start = *in_.start;
+        const auto load = [&](const std::string& name, int rows, int columns) -> Result<Dense> {
+            DS_ASSIGN(const kernels::Matrix matrix,
+                      start.matrix(in_.backend, kernels::Precision::f32, name, rows, columns));
+            return unpack_rows(matrix, matrix.n());
+        };
+        DS_ASSIGN(factors_.up, load(std::string(recipe_.up), target_.teacher.support, -1));
+        for (int level = 0; level < std::max(1, start.levels("down")); ++level) {
+            DS_ASSIGN(Dense down, load(start.at_level("down", level), -1, in_.weights.hidden));
+            if (down.rows > factors_.up.cols)
+                return bad_input("{}: tensor 'down' has rank {}, but tensor '{}' has {}; the file is damaged",
+                                 start.path(), down.rows, recipe_.up, factors_.up.cols);
+            ranks_.push_back(down.rows);
+            factors_.down.push_back(std::move(down));
+        }
+        return {};
+    }
+
+    /// Computes the closed form of a low-rank head and reports that of the plain SVD. Of the forms with equal
+    /// and with counted token importance, the better one on held-out text is the start (our default).
+    Status start_low_rank() {
+        target_.take_all(in_);
+        if (in_.start != nullptr) {
+            DS_TRY(load_start());
+            note_stage("start");
+            return {};
+        }
+        ranks_ = options_.ranks;
+        if (ranks_.empty()) ranks_ = {std::max(1, in_.weights.hidden / 8)};
+        if (options_.per_level && ranks_.size() == 1) ranks_.assign(samples_.levels, ranks_.front());
+        const int support = target_.teacher.support;
+        const Dense rows = unpack_rows(*target_.teacher.drafter_rows, support);
+        const auto start_from = [&](const std::vector<double>& moment,
+                                    std::span<const double> importance) -> Status {
+            DS_ASSIGN(factors_, low_rank_factors(in_.backend, rows.view(), moment, ranks_, importance));
+            return {};
+        };
+        DS_TRY(start_from(identity_moment(in_.weights.hidden), {}));
+        note_stage("plain_svd");
+        const std::vector<double> moment = second_moment(in_.backend, samples_);
+        DS_TRY(start_from(moment, {}));
+        note_stage("closed_form");
+        DS_TRY(start_from(moment, token_importance(samples_, target_.ids, support)));
+        note_stage("weighted_form");
+        if (result_.notes["kl_weighted_form"] > result_.notes["kl_closed_form"])
+            DS_TRY(start_from(moment, {}));
+        return {};
+    }
+
+    /// Starts from the kept rows of the LM head.
+    Status start_trimmed() {
+        const int size = options_.v > 0 ? options_.v : std::max(1, in_.weights.vocab / 4 / 64 * 64);
+        DS_ASSIGN(std::vector<TokenId> ids, select_tokens(in_, size));
+        target_.take(in_, std::move(ids));
+        factors_.up = unpack_rows(target_.drafter_part, target_.teacher.support);
+        note_stage("untrained");
+        return {};
+    }
+
+    Status train_factors(const TrainingData& data) {
+        std::map<std::string, Dense*> parameters{{"up", &factors_.up}};
+        for (std::size_t l = 0; l < factors_.down.size(); ++l)
+            parameters[fmt::format("down.{}", l)] = &factors_.down[l];
+        return train(in_, data, std::move(parameters), result_.notes);
+    }
+
+    /// Rounds the weights to the precision of the file, evaluates them, and creates the tensors.
+    void finish() {
+        for (Dense& down : factors_.down) round_to_f16(down.values());
+        round_to_stored(factors_.up, options_.int8);
+        result_.report = evaluate();
+        add_ids(target_.ids, result_);
+        const bool one = factors_.down.size() == 1;
+        for (std::size_t l = 0; l < factors_.down.size(); ++l)
+            result_.tensors.push_back(f16_tensor(one ? "down" : fmt::format("down.{}", l), factors_.down[l]));
+        const std::string up(low_rank_ ? recipe_.up : "weight");
+        if (!options_.int8)
+            result_.tensors.push_back(f16_tensor(up, factors_.up));
+        else
+            for (FittedTensor& tensor : int8_tensors(up, factors_.up))
+                result_.tensors.push_back(std::move(tensor));
+        auto& parameters = result_.parameters;
+        if (low_rank_) {
+            parameters["rank"] = join_values(ranks_);
+        } else {
+            parameters["v"] = std::to_string(factors_.up.rows);
+            parameters["eos"] = in_.weights.always_active.empty() ? "no" : "yes";
+        }
+        if (recipe_.has(FitRecipe::alpha_rows)) parameters["alpha"] = fmt::format("{}", options_.alpha);
+    }
+
+    const FitInputs& in_;
+    const FitOptions& options_;
+    const FitRecipe& recipe_;
+    const JobHooks& hooks_;
+    const bool low_rank_;
+    Samples samples_{0, 0};
+    ApproximationTarget target_;
+    HeadFactors factors_;
+    std::vector<int> ranks_;  ///< of a low-rank head
+    FittedHead result_;
+};
 
 void store_router(const RouterWeights& router, FittedHead& result) {
     const auto bias = [&](std::string name, const std::vector<float>& values) {
@@ -378,13 +361,12 @@ Dense rows_by_token(const FitInputs& in) {
 }
 
 /// Fits DynaSpec (clusters of any size) and CORAL (groups of equal size), each with its router.
-Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, const JobHooks& hooks) {
-    const bool clustered = fit_recipe(options).has(FitRecipe::clusters);
+Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, bool clustered,
+                              const JobHooks& hooks) {
     CollectOptions collect_options = options.collect;
     collect_options.router_inputs = clustered;
-    DS_ASSIGN(const Samples samples, collect(in, collect_options, hooks));
     FittedHead result;
-    note_samples(samples, result.notes);
+    DS_ASSIGN(const Samples samples, collect(in, collect_options, hooks, result.notes));
     const int groups = clustered ? options.clusters : options.groups;
     KmeansOptions kmeans;
     kmeans.clusters = groups;
@@ -396,7 +378,7 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
         if (static_cast<int>(in.ranking.size()) != in.weights.vocab)
             return bad_input("{}: the ranking has {} tokens, but the target has {}", options.head,
                              in.ranking.size(), in.weights.vocab);
-        group_of = balanced_groups(in.backend, rows.view(), clusters, to_i32(in.ranking));
+        group_of = balanced_groups(in.backend, rows.view(), clusters, in.ranking);
     }
     const RouterInput input = clustered ? RouterInput::embedding_and_parent : RouterInput::hidden;
     RouterOptions router_options = options.router;
@@ -429,20 +411,18 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
 }
 
 Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, const JobHooks& hooks) {
-    const auto target = make_full_target(in);
-    const std::vector<TokenId>& ids = target->ids;
-    const Dense rows = unpack_rows(*target->teacher.drafter_rows, target->teacher.support);
+    ApproximationTarget target;
+    target.take_all(in);
+    const std::vector<TokenId>& ids = target.ids;
+    const Dense rows = unpack_rows(*target.teacher.drafter_rows, target.teacher.support);
     DS_ASSIGN(AffinityMatrix affinity, token_affinity(in.backend, rows.view(), options.affinity, hooks));
-    if (!ids.empty()) {
+    if (!ids.empty())
         for (std::int32_t& neighbour : affinity.neighbours) neighbour = ids[neighbour];
-    }
     FittedHead result;
     const std::vector<std::int64_t> shape{rows.rows, affinity.width};
     result.tensors.push_back(integer_tensor("neighbours", shape, affinity.neighbours));
     result.tensors.push_back(f16_tensor("weights", shape, affinity.weights));
-    if (!ids.empty()) {
-        result.tensors.push_back(integer_tensor("ids", {static_cast<std::int64_t>(ids.size())}, to_i32(ids)));
-    }
+    add_ids(ids, result);
     result.parameters["neighbours"] = std::to_string(affinity.width);
     return result;
 }
@@ -450,9 +430,11 @@ Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, 
 }  // namespace
 
 Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const JobHooks& hooks) {
-    const FitRecipe recipe = fit_recipe(options);
-    if (recipe.has(FitRecipe::by_divergence)) return fit_by_divergence(inputs, options, hooks);
-    if (recipe.has(FitRecipe::routers)) return fit_routed(inputs, options, hooks);
+    const HeadInfo* info = find_head_or_suffix(options.head);
+    const FitRecipe recipe = info == nullptr ? FitRecipe() : info->fit;
+    if (recipe.has(FitRecipe::by_divergence)) return DivergenceFit(inputs, options, recipe, hooks).run();
+    if (recipe.has(FitRecipe::routers))
+        return fit_routed(inputs, options, recipe.has(FitRecipe::clusters), hooks);
     if (recipe.has(FitRecipe::affinity)) return fit_affinity(inputs, options, hooks);
     return bad_input("head {}: nothing to fit", options.head);
 }

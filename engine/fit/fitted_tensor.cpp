@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "base/numel.h"
 #include "kernels/ops/float16.h"
@@ -11,16 +10,14 @@ namespace draftscope::fit {
 namespace {
 
 template <typename T>
-std::vector<std::byte> to_bytes(std::span<const T> values) {
-    std::vector<std::byte> bytes(values.size_bytes());
-    if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-    return bytes;
+std::vector<std::byte> to_bytes(const std::vector<T>& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    return {bytes.begin(), bytes.end()};
 }
 
 template <typename T>
 std::vector<std::byte> to_bytes_as(std::span<const std::int32_t> values) {
-    const std::vector<T> narrow(values.begin(), values.end());
-    return to_bytes<T>(narrow);
+    return to_bytes(std::vector<T>(values.begin(), values.end()));
 }
 
 bool all_below(std::span<const std::int32_t> values, std::int32_t limit) {
@@ -61,7 +58,7 @@ Int8Matrix to_int8(const Dense& dense) {
 FittedTensor f16_tensor(std::string name, std::vector<std::int64_t> shape, std::span<const float> values) {
     std::vector<std::uint16_t> stored(values.size());
     std::transform(values.begin(), values.end(), stored.begin(), kernels::float_to_f16);
-    return {std::move(name), "F16", std::move(shape), to_bytes<std::uint16_t>(stored)};
+    return {std::move(name), "F16", std::move(shape), to_bytes(stored)};
 }
 
 FittedTensor f16_tensor(std::string name, const Dense& values) {
@@ -85,13 +82,13 @@ FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,
         return {std::move(name), "U8", std::move(shape), to_bytes_as<std::uint8_t>(values)};
     if (all_below(values, 1 << 16))
         return {std::move(name), "U16", std::move(shape), to_bytes_as<std::uint16_t>(values)};
-    return {std::move(name), "I32", std::move(shape), to_bytes(values)};
+    return {std::move(name), "I32", std::move(shape), to_bytes_as<std::int32_t>(values)};
 }
 
 std::vector<FittedTensor> int8_tensors(const std::string& name, const Dense& values) {
     const Int8Matrix stored = to_int8(values);
     std::vector<FittedTensor> tensors;
-    tensors.push_back({name, "I8", {values.rows, values.cols}, to_bytes<std::int8_t>(stored.values)});
+    tensors.push_back({name, "I8", {values.rows, values.cols}, to_bytes(stored.values)});
     tensors.push_back(f16_tensor(name + ".scales", {values.rows, stored.groups}, stored.scales));
     return tensors;
 }

@@ -7,19 +7,11 @@
 #include "base/numel.h"
 #include "base/rng.h"
 #include "engine/fit/linalg.h"
-#include "kernels/host_rows.h"
 
 namespace draftscope::fit {
 namespace {
 
 constexpr int rows_at_once = 2048;  ///< rows scored at once
-
-/// Cosines of rows [first, first + count) with every centre.
-void score(kernels::Backend& backend, const Dense& unit, const kernels::Matrix& centres, int first, int count,
-           Dense& out) {
-    out.resize(count, centres.n());
-    kernels::matmul(backend.pool(), centres, unit.view().slice(first, count), out.view());
-}
 
 /// Spread-out starting centres: each next one is a row drawn with probability proportional to its distance
 /// from the nearest so far.
@@ -28,11 +20,10 @@ Dense choose_centres(kernels::Backend& backend, const Dense& unit, const KmeansO
     Dense centres(options.clusters, unit.cols);
     std::vector<double> distance(unit.rows, 2.0);
     auto chosen = static_cast<int>(rng.below(static_cast<std::uint32_t>(unit.rows)));
-    Dense newest(1, unit.cols), cosines;
+    Dense cosines;
     for (int c = 0; c < options.clusters; ++c) {
-        std::copy_n(unit.row(chosen).begin(), unit.cols, centres.row(c).begin());
-        std::copy_n(unit.row(chosen).begin(), unit.cols, newest.row(0).begin());
-        score(backend, unit, pack_rows(backend, newest.view()), 0, unit.rows, cosines);
+        std::ranges::copy(unit.row(chosen), centres.row(c).begin());
+        multiply(backend, pack_rows(backend, centres.view().slice(c, 1)), unit.view(), cosines);
         double total = 0;
         for (std::size_t r = 0; r < distance.size(); ++r) {
             distance[r] = std::min(distance[r], std::max(0.0, 1.0 - static_cast<double>(cosines.data[r])));
@@ -62,7 +53,7 @@ Assignment assign(kernels::Backend& backend, const Dense& unit, const Dense& cen
     Dense cosines;
     for (int first = 0; first < unit.rows; first += rows_at_once) {
         const int count = std::min(rows_at_once, unit.rows - first);
-        score(backend, unit, packed, first, count, cosines);
+        multiply(backend, packed, unit.view().slice(first, count), cosines);
         for (int r = 0; r < count; ++r) {
             const auto row = cosines.row(r);
             const auto best = std::max_element(row.begin(), row.end());
@@ -131,11 +122,9 @@ std::vector<std::int32_t> balanced_groups(kernels::Backend& backend, Rows<const 
     for (std::size_t first = 0; first < order.size(); first += rows_at_once) {
         const std::size_t count = std::min<std::size_t>(rows_at_once, order.size() - first);
         rows.resize(static_cast<int>(count), unit.cols);
-        for (std::size_t i = 0; i < count; ++i) {
-            const auto from = unit.row(order[first + i]);
-            std::copy(from.begin(), from.end(), rows.row(static_cast<int>(i)).begin());
-        }
-        score(backend, rows, centres, 0, static_cast<int>(count), cosines);
+        for (std::size_t i = 0; i < count; ++i)
+            std::ranges::copy(unit.row(order[first + i]), rows.row(static_cast<int>(i)).begin());
+        multiply(backend, centres, rows.view(), cosines);
         for (std::size_t i = 0; i < count; ++i) {
             const auto cosine = cosines.row(static_cast<int>(i));
             std::iota(preference.begin(), preference.end(), 0);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/host_rows.h"
+
 namespace draftscope::fit {
 namespace {
 
@@ -20,6 +22,18 @@ kernels::Matrix pack_rows(kernels::Backend& backend, Rows<const float> rows) {
     return kernels::Matrix::pack(
         backend, kernels::Precision::f32, rows.rows, rows.cols,
         [&](int row, float* out) { std::copy_n(rows.row_data(row), rows.cols, out); });
+}
+
+void multiply(kernels::Backend& backend, const kernels::Matrix& rows, Rows<const float> x, Dense& out,
+              const float* bias) {
+    out.resize(x.rows, rows.n());
+    kernels::matmul(backend.pool(), rows, x, out.view(), bias);
+}
+
+void BestColumns::find(kernels::Backend& backend, Rows<const float> rows, int k) {
+    values.resize(rows.rows, k);
+    ids.resize(values.size());
+    kernels::topk(backend.pool(), rows, k, {ids.data(), rows.rows, k}, values.view());
 }
 
 Dense normalise_rows(Rows<const float> rows) {

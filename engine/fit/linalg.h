@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,15 @@ namespace draftscope::fit {
 
 /// The rows as a matrix of kernels::matmul(), in f32: y = x rows^T.
 kernels::Matrix pack_rows(kernels::Backend& backend, Rows<const float> rows);
+/// Sets `out` to x rows^T + bias; null = no bias.
+void multiply(kernels::Backend& backend, const kernels::Matrix& rows, Rows<const float> x, Dense& out,
+              const float* bias = nullptr);
+/// The columns of the k best values of each row, best first.
+struct BestColumns {
+    std::vector<std::int32_t> ids;  ///< [rows, k]
+    Dense values;                   ///< [rows, k]
+    void find(kernels::Backend& backend, Rows<const float> rows, int k);
+};
 /// The rows scaled to unit length; a row of zeros stays zero.
 Dense normalise_rows(Rows<const float> rows);
 

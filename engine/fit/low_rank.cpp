@@ -5,16 +5,14 @@
 
 #include "base/numel.h"
 #include "engine/fit/linalg.h"
-#include "kernels/host_rows.h"
 
 namespace draftscope::fit {
 
 void SecondMoment::add(kernels::Backend& backend, Rows<const float> rows) {
-    product_.resize(width_, width_);
     Dense columns(width_, rows.rows);
     for (int r = 0; r < rows.rows; ++r)
         for (int j = 0; j < width_; ++j) columns.row(j)[r] = rows.row(r)[j];
-    kernels::matmul(backend.pool(), pack_rows(backend, columns.view()), columns.view(), product_.view());
+    multiply(backend, pack_rows(backend, columns.view()), columns.view(), product_);
     for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += static_cast<double>(product_.data[i]);
     count_ += rows.rows;
 }
@@ -95,7 +93,7 @@ Result<HeadFactors> low_rank_factors(kernels::Backend& backend, Rows<const float
         square_product(square_product(root, gram(backend, weighted_rows), d), root, d);
     const SymmetricEigen m = symmetric_eigen(weighted, d);
 
-    HeadFactors result{{}, Dense(weights.rows, rank)};
+    HeadFactors result;
     Dense whole(rank, d);  // V_r^T C^-1/2
     Dense lift(rank, d);   // V_r^T C^1/2
     const std::size_t n = d;
@@ -111,7 +109,7 @@ Result<HeadFactors> low_rank_factors(kernels::Backend& backend, Rows<const float
             lift.row(i)[j] = static_cast<float>(up);
         }
     }
-    kernels::matmul(backend.pool(), pack_rows(backend, lift.view()), weights, result.up.view());
+    multiply(backend, pack_rows(backend, lift.view()), weights, result.up);
     for (const int r : ranks) {
         Dense& down = result.down.emplace_back(r, d);
         std::copy_n(whole.data.begin(), down.size(), down.data.begin());

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace draftscope::fit {
 namespace {
@@ -10,35 +11,29 @@ namespace {
 class RecordingTexts final : public TextSource {
   public:
     RecordingTexts(Recordings recordings, bool aux) : recordings_(std::move(recordings)), aux_(aux) {
-        for (std::size_t t = 0; t < recordings_.size(); ++t)
-            for (const RecordedPrompt& prompt : recordings_[t]->prompts()) turns_.push_back({t, &prompt});
+        for (const auto& recording : recordings_)
+            for (const RecordedPrompt& prompt : recording->prompts())
+                turns_.emplace_back(recording.get(), &prompt);
     }
 
     int texts() const override { return static_cast<int>(turns_.size()); }
-    int generated(int text) const override { return turn(text).prompt->generated_tokens; }
+    int generated(int text) const override { return turns_[text].second->generated_tokens; }
     Result<FitText> load(int text) override {
-        const RecordedPrompt& from = *turn(text).prompt;
-        const DecodeRecording& recording = *recordings_[turn(text).recording];
+        const auto& [recording, prompt] = turns_[text];
         FitText result;
-        result.tokens = recording.tokens(from);
-        result.prompt_tokens = from.prompt_tokens;
-        result.hidden = Dense(from.rows(), recording.info().target.hidden);
-        DS_TRY(recording.hidden(from.first_row, result.hidden.view()));
+        result.tokens = recording->tokens(*prompt);
+        result.prompt_tokens = prompt->prompt_tokens;
+        result.hidden = Dense(prompt->rows(), recording->info().target.hidden);
+        DS_TRY(recording->hidden(prompt->first_row, result.hidden.view()));
         if (!aux_) return result;
-        result.aux = Dense(from.rows(), recording.info().aux_width());
-        DS_TRY(recording.aux(from.first_row, result.aux.view()));
+        result.aux = Dense(prompt->rows(), recording->info().aux_width());
+        DS_TRY(recording->aux(prompt->first_row, result.aux.view()));
         return result;
     }
 
   private:
-    struct Turn {
-        std::size_t recording;
-        const RecordedPrompt* prompt;
-    };
-    const Turn& turn(int text) const { return turns_[text]; }
-
     Recordings recordings_;
-    std::vector<Turn> turns_;
+    std::vector<std::pair<const DecodeRecording*, const RecordedPrompt*>> turns_;
     bool aux_;
 };
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/numel.h"
+#include "base/fields.h"
 #include "engine/draft/registry.h"
 
 namespace draftscope::fit {
@@ -42,12 +42,18 @@ void add_head(TrainingData& data, const Teacher& teacher, const HeadFactors& sta
     add_start("up", start.up);
 }
 
-template <typename Options>
-void set_training(TrainingData& data, const char* kind, const Options& options) {
-    data.settings = {{"kind", kind},
-                     {"epochs", std::to_string(options.epochs)},
-                     {"rate", fmt::format("{}", options.rate)},
-                     {"seed", std::to_string(options.seed)}};
+constexpr auto kl_fields =
+    DS_FIELDS(KlOptions, epochs, batch, rate, level_decay, drafted_share, teacher, negatives, seed);
+constexpr auto router_fields = DS_FIELDS(RouterOptions, width, epochs, batch, rate, seed);
+constexpr auto joint_fields = DS_FIELDS(JointOptions, steps, epochs, batch, warmup, rate, lambda, seed);
+constexpr auto shape_fields =
+    join(DS_FIELDS(LayerShape, hidden, heads, kv_heads, head_dim), field("intermediate", &LayerShape::ffn),
+         field("eps", &LayerShape::norm_eps));
+
+template <typename Fields, typename Row>
+void add_settings(TrainingData& data, const Fields& fields, const Row& row) {
+    const auto add = [&](const auto& one) { data.settings[one.key] = fmt::format("{}", row.*one.get); };
+    std::apply([&](const auto&... one) { (add(one), ...); }, fields);
 }
 
 /// Names of the trained tensors in the checkpoint, by the names of the trainer's module.
@@ -102,13 +108,8 @@ Result<EagleCheckpoint> open_joint_drafter(const std::string& id, const std::str
 TrainingData divergence_data(const Samples& samples, const Teacher& teacher, const HeadFactors& start,
                              const KlOptions& options) {
     TrainingData data;
-    set_training(data, "divergence", options);
-    data.settings["batch"] = std::to_string(options.batch);
-    data.settings["level_decay"] = fmt::format("{}", options.level_decay);
-    data.settings["drafted_share"] = fmt::format("{}", options.drafted_share);
-    data.settings["teacher"] = options.teacher;
-    data.settings["negatives"] = std::to_string(options.negatives);
-    data.settings["held_out_rows"] = std::to_string(max_eval_rows);
+    data.settings = {{"kind", "divergence"}, {"held_out_rows", std::to_string(max_eval_rows)}};
+    add_settings(data, kl_fields, options);
     add_samples(data, "text", samples.text);
     add_rows(data, "text.teacher", samples.text.teacher);
     add_samples(data, "drafted", samples.drafted);
@@ -119,10 +120,8 @@ TrainingData divergence_data(const Samples& samples, const Teacher& teacher, con
 TrainingData router_data(const SampleRows& rows, RouterInput input, std::span<const std::int32_t> group_of,
                          int groups, const RouterOptions& options) {
     TrainingData data;
-    set_training(data, "router", options);
-    data.settings["batch"] = std::to_string(options.batch);
-    data.settings["width"] = std::to_string(options.width);
-    data.settings["groups"] = std::to_string(groups);
+    data.settings = {{"kind", "router"}, {"groups", std::to_string(groups)}};
+    add_settings(data, router_fields, options);
     if (input == RouterInput::hidden) {
         add_rows(data, "inputs.0", rows.hidden);
     } else {
@@ -138,42 +137,29 @@ TrainingData router_data(const SampleRows& rows, RouterInput input, std::span<co
 TrainingData joint_data(const JointFit& joint, const Teacher& teacher, const HeadFactors& start,
                         const TextSplit& split) {
     TrainingData data;
-    set_training(data, "joint", joint.options);
     EagleCheckpoint& checkpoint = joint.checkpoint;
     const bool eagle3 = checkpoint.has("layers.0.hidden_norm.weight");
-    const LayerShape& shape = checkpoint.shape;
-    data.settings.merge(std::map<std::string, std::string>{
-        {"steps", std::to_string(joint.options.steps)},
-        {"batch", std::to_string(joint.options.batch)},
-        {"warmup", std::to_string(joint.options.warmup)},
-        {"lambda", fmt::format("{}", joint.options.lambda)},
-        {"recordings", fmt::format("{}", fmt::join(joint.recordings, "\n"))},
-        {"drafter", checkpoint.weights->path()},
-        {"drafter_out", joint.drafter_out},
-        {"names", tensor_names(checkpoint, eagle3)},
-        {"generation", eagle3 ? "3" : "2"},
-        {"hidden", std::to_string(shape.hidden)},
-        {"heads", std::to_string(shape.heads)},
-        {"kv_heads", std::to_string(shape.kv_heads)},
-        {"head_dim", std::to_string(shape.head_dim)},
-        {"intermediate", std::to_string(shape.ffn)},
-        {"eps", fmt::format("{}", shape.norm_eps)},
-        {"norm_before_residual", checkpoint.norm_before_residual ? "1" : "0"},
-        {"frequencies", fmt::format("{}", fmt::join(frequencies(checkpoint.rope), " "))}});
+    data.settings = {{"kind", "joint"},
+                     {"recordings", fmt::format("{}", fmt::join(joint.recordings, "\n"))},
+                     {"drafter", checkpoint.weights->path()},
+                     {"drafter_out", joint.drafter_out},
+                     {"names", tensor_names(checkpoint, eagle3)},
+                     {"generation", eagle3 ? "3" : "2"},
+                     {"norm_before_residual", checkpoint.norm_before_residual ? "1" : "0"},
+                     {"frequencies", fmt::format("{}", fmt::join(frequencies(checkpoint.rope), " "))}};
+    add_settings(data, joint_fields, joint.options);
+    add_settings(data, shape_fields, checkpoint.shape);
     for (const bool held : {false, true}) {
         const std::vector<int> texts = split.texts(held);
-        const std::vector<std::int64_t> count{static_cast<std::int64_t>(texts.size())};
-        data.add({held ? "held" : "train",
-                  "I32",
-                  count,
-                  {std::as_bytes(std::span(texts)).begin(), std::as_bytes(std::span(texts)).end()}});
+        const auto bytes = std::as_bytes(std::span(texts));
+        data.add({held ? "held" : "train", "I32", {std::ssize(texts)}, {bytes.begin(), bytes.end()}});
     }
-    const int vocab = joint.target.config().vocab, block = 1024;
-    FittedTensor embedding{"embedding", "F16", {vocab, shape.hidden}, {}};
+    const int hidden = checkpoint.shape.hidden, vocab = joint.target.config().vocab, block = 1024;
+    FittedTensor embedding{"embedding", "F16", {vocab, hidden}, {}};
     const kernels::EmbeddingTable own = own_embeddings(checkpoint, joint.target);
     const kernels::EmbeddingTable& table = checkpoint.embedding == nullptr ? joint.target.embeddings() : own;
     for (int first = 0; first < vocab; first += block) {
-        Dense rows(std::min(vocab - first, block), shape.hidden);
+        Dense rows(std::min(vocab - first, block), hidden);
         for (int r = 0; r < rows.view().rows; ++r) table.read(first + r, rows.view().row_data(r));
         const std::vector<std::byte> bytes = f16_tensor({}, rows).bytes;
         embedding.bytes.insert(embedding.bytes.end(), bytes.begin(), bytes.end());

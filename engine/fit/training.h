@@ -11,7 +11,6 @@
 #include "engine/fit/evaluation.h"
 #include "engine/fit/fitted_tensor.h"
 #include "engine/fit/samples.h"
-#include "engine/fit/text_split.h"
 
 /// The border to PyTorch, which computes what needs gradients (tools/drafter_training/heads.py). Draftscope
 /// writes the rows and the start to a file and reads the trained parameters back.

@@ -37,12 +37,12 @@ Status check_keys(const std::string& file, std::string_view prefix, const nlohma
                   std::span<const ConfigKey> table, Notes& notes);
 
 /// The fields of any transformers config, which have no effect here, and the fixed ones among them.
-std::span<const ConfigKey> transformers_keys();
+extern const std::vector<ConfigKey> transformers_keys;
 /// The fields of the config.json of a target.
-std::span<const ConfigKey> target_keys();
+extern const std::vector<ConfigKey> target_keys;
 /// The metadata of GGUF files behind "ARCHITECTURE.", "tokenizer." and "general.".
-std::span<const ConfigKey> gguf_model_keys();
-std::span<const ConfigKey> gguf_tokenizer_keys();
-std::span<const ConfigKey> gguf_general_keys();
+extern const std::vector<ConfigKey> gguf_model_keys;
+extern const std::vector<ConfigKey> gguf_tokenizer_keys;
+extern const std::vector<ConfigKey> gguf_general_keys;
 
 }  // namespace draftscope

@@ -1,8 +1,9 @@
 #include "engine/formats/dequant.h"
 
 #include <array>
-#include <cstring>
+#include <type_traits>
 
+#include "base/mapped_file.h"
 #include "kernels/ops/float16.h"
 
 // Block layouts of ggml. Every product is rounded before the sum, as in ggml's reference decoders, so the
@@ -22,53 +23,26 @@ void q8_0_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
     }
 }
 
-/// f16 d; 16 bytes, low nibbles are the first half; y = d (q - 8).
-void q4_0_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
-    for (std::int64_t b = 0; b < blocks; ++b, data += 18, out += 32) {
+/// f16 d; with a minimum f16 m; with 5 bits u32 high bits; 16 bytes, whose low nibbles are the first half;
+/// y = d q + m, or d (q - half the range) without a minimum. Bit j of the high bits is the fifth of element
+/// j.
+template <int Bits, bool WithMinimum>
+void nibble_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    constexpr int header = WithMinimum ? 4 : 2, high_bytes = Bits == 5 ? 4 : 0;
+    for (std::int64_t b = 0; b < blocks; ++b, data += header + high_bytes + 16, out += 32) {
         const float d = load_f16(data);
-        const std::uint8_t* q = data + 2;
+        const float m = WithMinimum ? load_f16(data + 2) : 0.0f;
+        const auto high = Bits == 5 ? load_unaligned<std::uint32_t>(data + header) : 0;
+        const auto decode = [&](int nibble, int j) {
+            const int value = Bits == 5 ? nibble | static_cast<int>((high >> j & 1u) << 4) : nibble;
+            return WithMinimum ? d * static_cast<float>(value) + m
+                               : d * static_cast<float>(value - (1 << (Bits - 1)));
+        };
+        const std::uint8_t* q = data + header + high_bytes;
         for (int j = 0; j < 16; ++j) {
-            out[j] = d * static_cast<float>((q[j] & 15) - 8);
-            out[j + 16] = d * static_cast<float>((q[j] >> 4) - 8);
+            out[j] = decode(q[j] & 15, j);
+            out[j + 16] = decode(q[j] >> 4, j + 16);
         }
-    }
-}
-
-/// f16 d; f16 m; 16 bytes; y = d q + m.
-void q4_1_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
-    for (std::int64_t b = 0; b < blocks; ++b, data += 20, out += 32) {
-        const float d = load_f16(data);
-        const float m = load_f16(data + 2);
-        const std::uint8_t* q = data + 4;
-        for (int j = 0; j < 16; ++j) {
-            out[j] = d * static_cast<float>(q[j] & 15) + m;
-            out[j + 16] = d * static_cast<float>(q[j] >> 4) + m;
-        }
-    }
-}
-
-/// The 5-bit value of element j (0..31): nibble plus bit j of `high` as the fifth bit.
-int five_bits(const std::uint8_t* q, std::uint32_t high, int j) {
-    const int nibble = j < 16 ? q[j] & 15 : q[j - 16] >> 4;
-    return nibble | static_cast<int>((high >> j & 1u) << 4);
-}
-
-/// f16 d; u32 high bits; 16 bytes; y = d (q - 16).
-void q5_0_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
-    for (std::int64_t b = 0; b < blocks; ++b, data += 22, out += 32) {
-        const float d = load_f16(data);
-        const auto high = load_unaligned<std::uint32_t>(data + 2);
-        for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(five_bits(data + 6, high, j) - 16);
-    }
-}
-
-/// f16 d; f16 m; u32 high bits; 16 bytes; y = d q + m.
-void q5_1_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
-    for (std::int64_t b = 0; b < blocks; ++b, data += 24, out += 32) {
-        const float d = load_f16(data);
-        const float m = load_f16(data + 2);
-        const auto high = load_unaligned<std::uint32_t>(data + 4);
-        for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(five_bits(data + 8, high, j)) + m;
     }
 }
 
@@ -129,20 +103,25 @@ void q6_k_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
     }
 }
 
-/// Integer tensors are id maps; read_integers() returns them exactly.
 template <typename T>
-void integer_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
-    for (std::int64_t b = 0; b < blocks; ++b)
-        out[b] = static_cast<float>(load_unaligned<T>(data + b * static_cast<std::int64_t>(sizeof(T))));
+void as_floats(const std::uint8_t* data, std::int64_t count, float* out) {
+    for (std::int64_t i = 0; i < count; ++i)
+        out[i] = static_cast<float>(load_unaligned<T>(data + i * sizeof(T)));
+}
+
+template <typename T>
+void as_integers(const std::uint8_t* data, std::int64_t count, std::int64_t* out) {
+    for (std::int64_t i = 0; i < count; ++i)
+        out[i] = static_cast<std::int64_t>(load_unaligned<T>(data + i * sizeof(T)));
 }
 
 constexpr std::array readable_types = {
     TensorType{0, "F32", 1, 4, decode_f32, false},
     TensorType{1, "F16", 1, 2, decode_f16, false},
-    TensorType{2, "Q4_0", 32, 18, q4_0_blocks, true},
-    TensorType{3, "Q4_1", 32, 20, q4_1_blocks, true},
-    TensorType{6, "Q5_0", 32, 22, q5_0_blocks, true},
-    TensorType{7, "Q5_1", 32, 24, q5_1_blocks, true},
+    TensorType{2, "Q4_0", 32, 18, nibble_blocks<4, false>, true},
+    TensorType{3, "Q4_1", 32, 20, nibble_blocks<4, true>, true},
+    TensorType{6, "Q5_0", 32, 22, nibble_blocks<5, false>, true},
+    TensorType{7, "Q5_1", 32, 24, nibble_blocks<5, true>, true},
     TensorType{8, "Q8_0", 32, 34, q8_0_blocks, true},
     TensorType{12, "Q4_K", 256, 144, k_blocks<false>, true},
     TensorType{13, "Q5_K", 256, 176, k_blocks<true>, true},
@@ -150,9 +129,23 @@ constexpr std::array readable_types = {
     TensorType{30, "BF16", 1, 2, decode_bf16, false},
 };
 
-/// Types without a decoder are listed so that messages can name them. Integer types are readable, for id
-/// maps.
-constexpr std::array named_types = {
+template <typename T>
+constexpr TensorType plain_type(std::uint32_t id, std::string_view name, bool in_gguf = false) {
+    return {id,     name, 1, sizeof(T), as_floats<T>, false, std::is_integral_v<T> ? as_integers<T> : nullptr,
+            in_gguf};
+}
+
+/// Types beyond those of weights: plain ones, of which GGUF files may have id maps only, and types without a
+/// decoder, which messages name.
+constexpr std::array other_types = {
+    plain_type<std::int64_t>(27, "I64", true),
+    plain_type<std::int32_t>(26, "I32", true),
+    plain_type<std::int16_t>(25, "I16"),
+    plain_type<std::int8_t>(24, "I8"),
+    plain_type<double>(28, "F64"),
+    plain_type<std::uint16_t>(no_gguf_type, "U16"),
+    plain_type<std::uint8_t>(no_gguf_type, "U8"),
+    plain_type<std::uint8_t>(no_gguf_type, "BOOL"),
     TensorType{9, "Q8_1", 32, 36, nullptr, true},
     TensorType{10, "Q2_K", 256, 84, nullptr, true},
     TensorType{11, "Q3_K", 256, 110, nullptr, true},
@@ -165,16 +158,20 @@ constexpr std::array named_types = {
     TensorType{21, "IQ3_S", 256, 110, nullptr, true},
     TensorType{22, "IQ2_S", 256, 82, nullptr, true},
     TensorType{23, "IQ4_XS", 256, 136, nullptr, true},
-    TensorType{24, "I8", 1, 1, nullptr, false},
-    TensorType{25, "I16", 1, 2, nullptr, false},
-    TensorType{26, "I32", 1, 4, integer_blocks<std::int32_t>, false},
-    TensorType{27, "I64", 1, 8, integer_blocks<std::int64_t>, false},
-    TensorType{28, "F64", 1, 8, nullptr, false},
     TensorType{29, "IQ1_M", 256, 56, nullptr, true},
     TensorType{34, "TQ1_0", 256, 54, nullptr, true},
     TensorType{35, "TQ2_0", 256, 66, nullptr, true},
     TensorType{39, "MXFP4", 32, 17, nullptr, true},
 };
+
+template <typename Matches>
+const TensorType* find_type(Matches matches) {
+    for (const std::span<const TensorType> types :
+         {std::span<const TensorType>(readable_types), std::span<const TensorType>(other_types)})
+        for (const TensorType& type : types)
+            if (matches(type)) return &type;
+    return nullptr;
+}
 
 }  // namespace
 
@@ -191,13 +188,20 @@ void decode_bf16(const std::uint8_t* data, std::int64_t count, float* out) {
 }
 
 const TensorType* find_gguf_tensor_type(std::uint32_t id) {
-    for (const TensorType& type : readable_types) {
-        if (type.id == id) return &type;
+    return find_type([&](const TensorType& type) { return type.id == id && id != no_gguf_type; });
+}
+
+const TensorType* find_plain_type(std::string_view name) {
+    return find_type([&](const TensorType& type) { return type.name == name && type.block_elements == 1; });
+}
+
+std::optional<std::uint64_t> stored_bytes(const TensorType& type, std::span<const std::int64_t> shape) {
+    std::optional<std::uint64_t> bytes = type.block_bytes;
+    for (std::size_t i = 0; i < shape.size() && bytes; ++i) {
+        const auto extent = static_cast<std::uint64_t>(shape[i]);
+        bytes = checked_product(*bytes, i + 1 < shape.size() ? extent : extent / type.block_elements);
     }
-    for (const TensorType& type : named_types) {
-        if (type.id == id) return &type;
-    }
-    return nullptr;
+    return bytes;
 }
 
 std::span<const TensorType> readable_tensor_types() {

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -10,21 +11,31 @@
 
 namespace draftscope {
 
-/// A storage type of GGUF tensors. A row of K elements takes K / block_elements * block_bytes bytes; K must
-/// be a multiple of block_elements.
+/// The number of a type that GGUF files do not have.
+inline constexpr std::uint32_t no_gguf_type = ~std::uint32_t{0};
+
+/// A storage type of tensors. A row of K elements takes K / block_elements * block_bytes bytes; K must be a
+/// multiple of block_elements.
 struct TensorType {
-    std::uint32_t id;       ///< number in the file
-    std::string_view name;  ///< "Q4_1"
+    std::uint32_t id;       ///< number in GGUF files
+    std::string_view name;  ///< "Q4_1"; of plain types safetensors' name, too
     std::uint32_t block_elements;
     std::uint32_t block_bytes;
     /// Decodes `blocks` blocks into floats. Null if the type is known by name only.
     void (*dequantise)(const std::uint8_t* data, std::int64_t blocks, float* out);
     bool quantised;  ///< smaller than 16 bits per weight
+    /// Reads `count` integers exactly. Null if the type holds none.
+    void (*integers)(const std::uint8_t* data, std::int64_t count, std::int64_t* out) = nullptr;
+    bool in_gguf = true;  ///< is read in GGUF files if it has a decoder
 };
 
 /// Returns null for an unknown number.
 const TensorType* find_gguf_tensor_type(std::uint32_t id);
-/// Every type with a decoder, ordered by number.
+/// Returns a type with one element a block by name; null if this version reads none of that name.
+const TensorType* find_plain_type(std::string_view name);
+/// Returns the bytes of a tensor, whose extents must not be negative; nullopt on overflow.
+std::optional<std::uint64_t> stored_bytes(const TensorType& type, std::span<const std::int64_t> shape);
+/// The types of weights in GGUF files, ordered by number.
 std::span<const TensorType> readable_tensor_types();
 
 /// Reads a value at any address.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -20,28 +20,7 @@ constexpr std::uint64_t max_alignment = std::uint64_t{1} << 20;
 constexpr std::uint64_t min_key_value_bytes = 8 + 4 + 1;
 constexpr std::uint64_t min_tensor_info_bytes = 8 + 4 + 8 + 4 + 8;
 
-constexpr std::array<std::string_view, 13> type_names = {
-    "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"};
-/// Bytes of one element; 0 = variable (length prefix and bytes).
-constexpr std::array<std::uint64_t, 13> type_sizes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-
-std::size_t type_index(GgufType type) {
-    return static_cast<std::size_t>(type);
-}
-
-bool is_integer(GgufType type) {
-    switch (type) {
-        case GgufType::f32:
-        case GgufType::f64:
-        case GgufType::boolean:
-        case GgufType::string:
-        case GgufType::array:
-            return false;
-        default:
-            return true;
-    }
-}
-
+/// Reads one element; nullopt for a u64 that does not fit.
 template <typename T>
 std::optional<std::int64_t> read_as_integer(ByteCursor& cursor) {
     const auto value = cursor.read<T>();
@@ -49,28 +28,36 @@ std::optional<std::int64_t> read_as_integer(ByteCursor& cursor) {
     return static_cast<std::int64_t>(*value);
 }
 
-/// nullopt for a u64 that does not fit.
-std::optional<std::int64_t> next_integer(ByteCursor& cursor, GgufType type) {
-    switch (type) {
-        case GgufType::u8:
-            return read_as_integer<std::uint8_t>(cursor);
-        case GgufType::i8:
-            return read_as_integer<std::int8_t>(cursor);
-        case GgufType::u16:
-            return read_as_integer<std::uint16_t>(cursor);
-        case GgufType::i16:
-            return read_as_integer<std::int16_t>(cursor);
-        case GgufType::u32:
-            return read_as_integer<std::uint32_t>(cursor);
-        case GgufType::i32:
-            return read_as_integer<std::int32_t>(cursor);
-        case GgufType::u64:
-            return read_as_integer<std::uint64_t>(cursor);
-        case GgufType::i64:
-            return read_as_integer<std::int64_t>(cursor);
-        default:
-            return std::nullopt;
-    }
+struct ValueType {
+    std::string_view name;
+    std::uint64_t size;  ///< bytes of one element; 0 = variable (length prefix and bytes)
+    std::optional<std::int64_t> (*read_integer)(ByteCursor&) = nullptr;  ///< null: not an integer
+};
+
+template <typename T>
+constexpr ValueType integer_type(std::string_view name) {
+    return {name, sizeof(T), read_as_integer<T>};
+}
+
+/// By GgufType.
+constexpr std::array value_types = {
+    integer_type<std::uint8_t>("u8"),
+    integer_type<std::int8_t>("i8"),
+    integer_type<std::uint16_t>("u16"),
+    integer_type<std::int16_t>("i16"),
+    integer_type<std::uint32_t>("u32"),
+    integer_type<std::int32_t>("i32"),
+    ValueType{"f32", 4},
+    ValueType{"bool", 1},
+    ValueType{"string", 0},
+    ValueType{"array", 0},
+    integer_type<std::uint64_t>("u64"),
+    integer_type<std::int64_t>("i64"),
+    ValueType{"f64", 8},
+};
+
+const ValueType& type_of(const GgufValue& value) {
+    return value_types[static_cast<std::size_t>(value.type)];
 }
 
 constexpr std::string_view split_count = "split.count", split_number = "split.no";
@@ -93,7 +80,7 @@ std::string without_split_ending(const std::string& path) {
 }
 
 std::string describe(const GgufValue& value) {
-    const std::string_view name = type_names[type_index(value.type)];
+    const std::string_view name = type_of(value).name;
     return value.is_array ? fmt::format("an array of {} {}", value.count, name) : fmt::format("one {}", name);
 }
 
@@ -102,7 +89,8 @@ std::string describe(const GgufValue& value) {
 /// Parses the header in one pass.
 class GgufFile::Parser {
   public:
-    Parser(GgufFile& out) : out_(out), path_(out.path()), cursor_(out.bytes()) {}
+    Parser(GgufFile& out)
+        : out_(out), path_(out.path()), bytes_(out.file_->bytes()), cursor_(out.file_->bytes()) {}
 
     Status run() {
         DS_TRY(read_header());
@@ -114,18 +102,17 @@ class GgufFile::Parser {
 
   private:
     struct Pending {
-        std::string name;
+        StoredTensor* tensor;
         std::uint64_t offset;
     };
 
     Error cut_short(std::string_view what) const {
         return bad_input("{}: ends inside {} (at byte {} of {}); the file is incomplete, fetch it again",
-                         path_, what, cursor_.position(), out_.bytes().size());
+                         path_, what, cursor_.position(), bytes_.size());
     }
 
     Status read_header() {
-        const auto bytes = out_.bytes();
-        const auto magic = cursor_.read_text(std::min<std::size_t>(4, bytes.size()));
+        const auto magic = cursor_.read_text(std::min<std::size_t>(4, bytes_.size()));
         if (*magic != "GGUF") {
             return bad_input("{}: not a GGUF file: first bytes are \"{}\", expected \"GGUF\"", path_,
                              printable(*magic));
@@ -163,7 +150,7 @@ class GgufFile::Parser {
     Result<GgufType> read_type(std::string_view key) {
         const auto raw = cursor_.read<std::uint32_t>();
         if (!raw) return cut_short(fmt::format("metadata '{}'", printable(key)));
-        if (*raw >= type_names.size()) {
+        if (*raw >= value_types.size()) {
             return bad_input("{}: metadata '{}' has unknown value type {}; the header is damaged", path_,
                              printable(key), *raw);
         }
@@ -187,14 +174,14 @@ class GgufFile::Parser {
         }
         const std::size_t begin = cursor_.position();
         if (!skip_elements(value)) return cut_short(fmt::format("metadata '{}'", printable(*key)));
-        value.payload = out_.bytes().subspan(begin, cursor_.position() - begin);
+        value.payload = bytes_.subspan(begin, cursor_.position() - begin);
         if (!out_.values_.emplace(*key, value).second)
             return bad_input("{}: metadata '{}' appears twice", path_, printable(*key));
         return {};
     }
 
     bool skip_elements(const GgufValue& value) {
-        const std::uint64_t size = type_sizes[type_index(value.type)];
+        const std::uint64_t size = type_of(value).size;
         if (size != 0) {
             const auto bytes = checked_product(size, value.count);
             return bytes && cursor_.skip(*bytes);
@@ -223,7 +210,8 @@ class GgufFile::Parser {
             return bad_input("{}: tensor '{}' has {} dimensions, expected 1 to {}", path_, printable(*name),
                              *dimensions, max_dimensions);
         }
-        GgufTensor tensor;
+        StoredTensor tensor;
+        tensor.file = out_.file_.get();
         tensor.info.name = *name;
         tensor.info.shape.resize(*dimensions);
         for (std::uint32_t d = 0; d < *dimensions; ++d) {
@@ -239,16 +227,16 @@ class GgufFile::Parser {
         if (!type || !offset)
             return cut_short(fmt::format("the description of tensor '{}'", printable(*name)));
         DS_TRY(set_type(tensor, *type));
-        pending_.push_back({tensor.info.name, *offset});
-        if (!out_.tensors_.emplace(*name, std::move(tensor)).second)
-            return bad_input("{}: tensor '{}' appears twice", path_, printable(*name));
+        StoredTensor* const added = out_.tensors_.add(std::move(tensor));
+        if (added == nullptr) return bad_input("{}: tensor '{}' appears twice", path_, printable(*name));
+        pending_.push_back({added, *offset});
         return {};
     }
 
-    Status set_type(GgufTensor& tensor, std::uint32_t id) {
+    Status set_type(StoredTensor& tensor, std::uint32_t id) {
         const std::string name = printable(tensor.info.name);
         tensor.type = find_gguf_tensor_type(id);
-        if (tensor.type == nullptr || tensor.type->dequantise == nullptr) {
+        if (tensor.type == nullptr || tensor.type->dequantise == nullptr || !tensor.type->in_gguf) {
             std::string known;
             for (const TensorType& type : readable_tensor_types())
                 known += (known.empty() ? "" : ", ") + std::string(type.name);
@@ -263,10 +251,7 @@ class GgufFile::Parser {
                 "{}: tensor '{}' has rows of {} elements, which is not a multiple of {}'s block of {}", path_,
                 name, columns, tensor.type->name, tensor.type->block_elements);
         }
-        std::optional<std::uint64_t> bytes =
-            checked_product(columns / tensor.type->block_elements, tensor.type->block_bytes);
-        for (std::size_t d = 0; bytes && d + 1 < tensor.info.shape.size(); ++d)
-            bytes = checked_product(*bytes, static_cast<std::uint64_t>(tensor.info.shape[d]));
+        const auto bytes = stored_bytes(*tensor.type, tensor.info.shape);
         if (!bytes) return bad_input("{}: tensor '{}' is too large for any file", path_, name);
         tensor.info.type = tensor.type->name;
         tensor.info.bytes = *bytes;
@@ -274,33 +259,33 @@ class GgufFile::Parser {
     }
 
     Status locate_tensors() {
-        const auto bytes = out_.bytes();
         const std::uint64_t start = (cursor_.position() + alignment_ - 1) / alignment_ * alignment_;
         for (const Pending& pending : pending_) {
-            GgufTensor& tensor = out_.tensors_.find(pending.name)->second;
+            StoredTensor& tensor = *pending.tensor;
+            const std::string name = printable(tensor.info.name);
             if (pending.offset % alignment_ != 0) {
                 return bad_input(
                     "{}: tensor '{}' starts at offset {}, which is not a multiple of the alignment {}", path_,
-                    printable(pending.name), pending.offset, alignment_);
+                    name, pending.offset, alignment_);
             }
             const auto begin = checked_sum(start, pending.offset);
             const auto end = begin ? checked_sum(*begin, tensor.info.bytes) : std::nullopt;
             if (!end)
-                return bad_input("{}: tensor '{}' has the invalid offset {}", path_, printable(pending.name),
-                                 pending.offset);
-            if (*end > bytes.size()) {
+                return bad_input("{}: tensor '{}' has the invalid offset {}", path_, name, pending.offset);
+            if (*end > bytes_.size()) {
                 return bad_input(
                     "{}: tensor '{}' needs {} bytes of file, {} are present; the file is truncated, "
                     "fetch it again",
-                    path_, printable(pending.name), *end, bytes.size());
+                    path_, name, *end, bytes_.size());
             }
-            tensor.data = bytes.data() + *begin;
+            tensor.data = bytes_.data() + *begin;
         }
         return {};
     }
 
     GgufFile& out_;
     const std::string& path_;
+    const std::span<const std::uint8_t> bytes_;
     ByteCursor cursor_;
     std::uint64_t tensor_count_ = 0;
     std::uint64_t value_count_ = 0;
@@ -309,9 +294,8 @@ class GgufFile::Parser {
 };
 
 Result<GgufFile> GgufFile::open_part(const std::string& path) {
-    GgufFile out;
     DS_ASSIGN(auto file, MappedFile::open(path, "a GGUF file"));
-    out.files_.push_back(std::move(file));
+    GgufFile out(std::move(file));
     DS_TRY(Parser(out).run());
     return out;
 }
@@ -334,17 +318,17 @@ Result<GgufFile> GgufFile::open(const std::string& path) {
         if (::access(name.c_str(), F_OK) != 0)
             return bad_input("{}: is missing; {} is part 1 of {}, which belong in one folder", name, path,
                              *count);
-        DS_ASSIGN(GgufFile part, open_part(name));
+        DS_ASSIGN(const GgufFile part, open_part(name));
         DS_ASSIGN(const auto found, part.integer(split_number));
         if (found.value_or(-1) != i)
             return bad_input("{}: metadata '{}' is {}, expected {}: it is not part {} of {}", name,
                              split_number, found.value_or(-1), i, i + 1, path);
-        DS_TRY(out.add_part(std::move(part)));
+        DS_TRY(out.add_part(part));
     }
     DS_ASSIGN(const auto tensors, out.integer("split.tensors.count"));
-    if (tensors && *tensors != static_cast<std::int64_t>(out.tensors_.size()))
+    if (tensors && *tensors != static_cast<std::int64_t>(out.tensors_.names().size()))
         return bad_input("{}: 'split.tensors.count' is {}, but its {} parts hold {} tensors", path, *tensors,
-                         *count, out.tensors_.size());
+                         *count, out.tensors_.names().size());
     return out;
 }
 
@@ -362,18 +346,12 @@ std::string gguf_stem(const std::string& path) {
     return stem == path && path.ends_with(".gguf") ? path.substr(0, path.size() - 5) : stem;
 }
 
-Status GgufFile::add_part(GgufFile part) {
-    for (auto& [name, tensor] : part.tensors_)
-        if (!tensors_.emplace(name, std::move(tensor)).second)
+Status GgufFile::add_part(const GgufFile& part) {
+    for (const std::string& name : part.tensors_.names())
+        if (tensors_.add(*part.tensors_.find_stored(name)) == nullptr)
             return bad_input("{}: tensor '{}' is in another part, too", part.path(), printable(name));
-    files_.push_back(std::move(part.files_.front()));
+    tensors_.share_files(part.tensors_);
     return {};
-}
-
-std::vector<const MappedFile*> GgufFile::files() const {
-    std::vector<const MappedFile*> out;
-    for (const auto& file : files_) out.push_back(file.get());
-    return out;
 }
 
 nlohmann::json GgufFile::values_below(std::string_view prefix) const {
@@ -391,104 +369,147 @@ nlohmann::json GgufFile::values_below(std::string_view prefix) const {
         else if (value.type == GgufType::f32 || value.type == GgufType::f64)
             to = number(at->first)->value_or(0);
         else
-            to = next_integer(cursor, value.type).value_or(0);
+            to = type_of(value).read_integer(cursor).value_or(0);
     }
     return out;
 }
 
-const GgufValue* GgufFile::find(std::string_view key) const {
+template <typename T, typename Matches, typename Decode>
+Result<std::optional<T>> GgufFile::read(std::string_view key, std::string_view expected, Matches matches,
+                                        Decode decode) const {
     const auto found = values_.find(key);
-    return found == values_.end() ? nullptr : &found->second;
+    if (found == values_.end()) return std::optional<T>();
+    const GgufValue& value = found->second;
+    if (!matches(value))
+        return bad_input("{}: metadata '{}' is {}, expected {}", path(), key, describe(value), expected);
+    ByteCursor cursor(value.payload);
+    DS_ASSIGN(T out, decode(value, cursor));
+    return std::optional<T>(std::move(out));
 }
 
-Result<std::optional<std::string>> GgufFile::text(std::string_view key) const {
-    const GgufValue* value = find(key);
-    if (value == nullptr) return std::optional<std::string>();
-    if (value->is_array || value->type != GgufType::string)
-        return bad_input("{}: metadata '{}' is {}, expected a string", path(), key, describe(*value));
-    ByteCursor cursor(value->payload);
+namespace {
+
+/// Matches one value, or an array of values, of a type.
+auto one(GgufType type) {
+    return [type](const GgufValue& value) { return !value.is_array && value.type == type; };
+}
+auto array_of(GgufType type) {
+    return [type](const GgufValue& value) { return value.is_array && value.type == type; };
+}
+
+std::string read_text(ByteCursor& cursor) {
     const auto length = cursor.read<std::uint64_t>();
-    return std::optional<std::string>(*cursor.read_text(*length));
+    return std::string(*cursor.read_text(*length));
+}
+
+}  // namespace
+
+Result<std::optional<std::string>> GgufFile::text(std::string_view key) const {
+    return read<std::string>(
+        key, "a string", one(GgufType::string),
+        [](const GgufValue&, ByteCursor& cursor) -> Result<std::string> { return read_text(cursor); });
 }
 
 Result<std::optional<std::int64_t>> GgufFile::integer(std::string_view key) const {
-    const GgufValue* value = find(key);
-    if (value == nullptr) return std::optional<std::int64_t>();
-    if (!is_integer(value->type) || value->count == 0)
-        return bad_input("{}: metadata '{}' is {}, expected an integer", path(), key, describe(*value));
-    ByteCursor cursor(value->payload);
-    const auto first = next_integer(cursor, value->type);
-    if (!first) return bad_input("{}: metadata '{}' is out of range", path(), key);
-    for (std::uint64_t i = 1; i < value->count; ++i) {
-        if (next_integer(cursor, value->type) != first) {
-            return bad_input(
-                "{}: metadata '{}' differs between layers; only models with equal layers are supported",
-                path(), key);
-        }
-    }
-    return std::optional<std::int64_t>(*first);
+    const auto is_integer = [](const GgufValue& value) {
+        return type_of(value).read_integer != nullptr && value.count > 0;
+    };
+    const auto decode = [&](const GgufValue& value, ByteCursor& cursor) -> Result<std::int64_t> {
+        const auto first = type_of(value).read_integer(cursor);
+        if (!first) return bad_input("{}: metadata '{}' is out of range", path(), key);
+        for (std::uint64_t i = 1; i < value.count; ++i)
+            if (type_of(value).read_integer(cursor) != first)
+                return bad_input(
+                    "{}: metadata '{}' differs between layers; only models with equal layers are supported",
+                    path(), key);
+        return *first;
+    };
+    return read<std::int64_t>(key, "an integer", is_integer, decode);
 }
 
 Result<std::optional<double>> GgufFile::number(std::string_view key) const {
-    const GgufValue* value = find(key);
-    if (value == nullptr) return std::optional<double>();
-    ByteCursor cursor(value->payload);
-    if (!value->is_array && value->type == GgufType::f32) return std::optional<double>(*cursor.read<float>());
-    if (!value->is_array && value->type == GgufType::f64)
-        return std::optional<double>(*cursor.read<double>());
-    return bad_input("{}: metadata '{}' is {}, expected a floating-point number", path(), key,
-                     describe(*value));
+    const auto is_number = [](const GgufValue& value) {
+        return one(GgufType::f32)(value) || one(GgufType::f64)(value);
+    };
+    return read<double>(key, "a floating-point number", is_number,
+                        [](const GgufValue& value, ByteCursor& cursor) -> Result<double> {
+                            if (value.type == GgufType::f64) return *cursor.read<double>();
+                            return *cursor.read<float>();
+                        });
 }
 
 Result<std::optional<bool>> GgufFile::boolean(std::string_view key) const {
-    const GgufValue* value = find(key);
-    if (value == nullptr) return std::optional<bool>();
-    if (value->is_array || value->type != GgufType::boolean)
-        return bad_input("{}: metadata '{}' is {}, expected a bool", path(), key, describe(*value));
-    return std::optional<bool>(value->payload[0] != 0);
+    return read<bool>(
+        key, "a bool", one(GgufType::boolean),
+        [](const GgufValue& value, ByteCursor&) -> Result<bool> { return value.payload[0] != 0; });
 }
 
 Result<std::optional<std::vector<std::string>>> GgufFile::texts(std::string_view key) const {
-    const GgufValue* value = find(key);
-    if (value == nullptr) return std::optional<std::vector<std::string>>();
-    if (!value->is_array || value->type != GgufType::string)
-        return bad_input("{}: metadata '{}' is {}, expected an array of strings", path(), key,
-                         describe(*value));
-    std::vector<std::string> out;
-    out.reserve(value->count);
-    ByteCursor cursor(value->payload);
-    for (std::uint64_t i = 0; i < value->count; ++i) {
-        const auto length = cursor.read<std::uint64_t>();
-        out.emplace_back(*cursor.read_text(*length));
-    }
-    return std::optional(std::move(out));
+    using Texts = std::vector<std::string>;
+    return read<Texts>(key, "an array of strings", array_of(GgufType::string),
+                       [](const GgufValue& value, ByteCursor& cursor) -> Result<Texts> {
+                           Texts out(value.count);
+                           for (std::string& text : out) text = read_text(cursor);
+                           return out;
+                       });
 }
 
 Result<std::optional<std::vector<std::int64_t>>> GgufFile::integers(std::string_view key) const {
-    const GgufValue* value = find(key);
-    if (value == nullptr) return std::optional<std::vector<std::int64_t>>();
-    if (!value->is_array || !is_integer(value->type))
-        return bad_input("{}: metadata '{}' is {}, expected an array of integers", path(), key,
-                         describe(*value));
-    std::vector<std::int64_t> out;
-    out.reserve(value->count);
-    ByteCursor cursor(value->payload);
-    for (std::uint64_t i = 0; i < value->count; ++i) {
-        const auto element = next_integer(cursor, value->type);
-        if (!element) return bad_input("{}: metadata '{}' element {} is too large", path(), key, i);
-        out.push_back(*element);
-    }
-    return std::optional(std::move(out));
+    using Integers = std::vector<std::int64_t>;
+    const auto are_integers = [](const GgufValue& value) {
+        return value.is_array && type_of(value).read_integer != nullptr;
+    };
+    const auto decode = [&](const GgufValue& value, ByteCursor& cursor) -> Result<Integers> {
+        Integers out;
+        out.reserve(value.count);
+        for (std::uint64_t i = 0; i < value.count; ++i) {
+            const auto element = type_of(value).read_integer(cursor);
+            if (!element) return bad_input("{}: metadata '{}' element {} is too large", path(), key, i);
+            out.push_back(*element);
+        }
+        return out;
+    };
+    return read<Integers>(key, "an array of integers", are_integers, decode);
 }
 
 Result<std::optional<std::vector<float>>> GgufFile::floats(std::string_view key) const {
-    const GgufValue* value = find(key);
-    if (value == nullptr) return std::optional<std::vector<float>>();
-    if (!value->is_array || value->type != GgufType::f32)
-        return bad_input("{}: metadata '{}' is {}, expected an array of f32", path(), key, describe(*value));
-    std::vector<float> out(static_cast<std::size_t>(value->count));
-    if (!out.empty()) std::memcpy(out.data(), value->payload.data(), out.size() * sizeof(float));
-    return std::optional(std::move(out));
+    using Floats = std::vector<float>;
+    return read<Floats>(key, "an array of f32", array_of(GgufType::f32),
+                        [](const GgufValue& value, ByteCursor&) -> Result<Floats> {
+                            Floats out(value.count);
+                            decode_f32(value.payload.data(), static_cast<std::int64_t>(out.size()),
+                                       out.data());
+                            return out;
+                        });
+}
+
+Result<std::optional<int>> GgufKeys::optional(std::string_view field, std::int64_t max_value) const {
+    DS_ASSIGN(const auto value, file_.integer(key(field)));
+    if (!value) return std::optional<int>();
+    if (*value < 1 || *value > max_value) {
+        return bad_input("{}: metadata '{}' is {}, expected 1 to {}", file_.path(), key(field), *value,
+                         max_value);
+    }
+    return std::optional<int>(static_cast<int>(*value));
+}
+
+Result<int> GgufKeys::required(std::string_view field, std::int64_t max_value) const {
+    DS_ASSIGN(const auto value, optional(field, max_value));
+    if (!value) return missing(field);
+    return *value;
+}
+
+Result<std::optional<double>> GgufKeys::positive(std::string_view field) const {
+    DS_ASSIGN(const auto value, file_.number(key(field)));
+    if (value && (!std::isfinite(*value) || *value <= 0))
+        return bad_input("{}: metadata '{}' is {}, expected a positive number", file_.path(), key(field),
+                         *value);
+    return value;
+}
+
+Error GgufKeys::missing(std::string_view field) const {
+    return bad_input("{}: metadata '{}' is missing; the file does not describe a complete model",
+                     file_.path(), key(field));
 }
 
 }  // namespace draftscope

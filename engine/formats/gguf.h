@@ -11,8 +11,8 @@
 
 #include "base/mapped_file.h"
 #include "base/result.h"
-#include "engine/formats/dequant.h"
-#include "engine/formats/weight_source.h"
+#include "engine/formats/model_config.h"
+#include "engine/formats/tensor_file.h"
 
 namespace draftscope {
 
@@ -29,7 +29,7 @@ enum class GgufType : std::uint32_t {
     array,
     u64,
     i64,
-    f64,
+    f64
 };
 
 /// A metadata entry whose payload is still encoded; its extent has been checked.
@@ -40,12 +40,6 @@ struct GgufValue {
     std::span<const std::uint8_t> payload;  ///< of all elements, string lengths included
 };
 
-struct GgufTensor {
-    TensorInfo info;
-    const TensorType* type = nullptr;    ///< never null; always has a decoder
-    const std::uint8_t* data = nullptr;  ///< info.bytes bytes inside the mapping, possibly unaligned
-};
-
 /// A GGUF file of version 2 or 3 (ggml's model format): metadata and tensors. Every length, count and offset
 /// is checked against the file before use. Typed readers return nullopt if a key is absent. If the value has
 /// another type, they return an error that names file and key.
@@ -54,11 +48,12 @@ class GgufFile {
     /// Opens the other parts of a split file, too, if `path` is the first.
     static Result<GgufFile> open(const std::string& path);
 
-    const std::string& path() const { return files_.front()->path(); }
-    std::vector<const MappedFile*> files() const;  ///< one per part
+    const std::string& path() const { return file_->path(); }
     /// The values below `prefix`, without it: numbers, texts and booleans; for an array, its description.
     nlohmann::json values_below(std::string_view prefix) const;
-    const std::map<std::string, GgufTensor, std::less<>>& tensors() const { return tensors_; }
+    /// The tensors as the file stores them, and the files of all parts.
+    const TensorFile& tensors() const { return tensors_; }
+    TensorFile& tensors() { return tensors_; }
     bool has(std::string_view key) const { return values_.find(key) != values_.end(); }
 
     Result<std::optional<std::string>> text(std::string_view key) const;
@@ -75,16 +70,33 @@ class GgufFile {
   private:
     class Parser;
 
-    std::span<const std::uint8_t> bytes() const { return files_.front()->bytes(); }
-
-    const GgufValue* find(std::string_view key) const;
-
+    explicit GgufFile(std::shared_ptr<const MappedFile> file) : file_(file), tensors_(std::move(file)) {}
     static Result<GgufFile> open_part(const std::string& path);
-    Status add_part(GgufFile part);
+    Status add_part(const GgufFile& part);
+    /// Reads the value of `key` by `decode` if it is what `matches` says; else an error names `expected`.
+    template <typename T, typename Matches, typename Decode>
+    Result<std::optional<T>> read(std::string_view key, std::string_view expected, Matches matches,
+                                  Decode decode) const;
 
-    std::vector<std::shared_ptr<const MappedFile>> files_;
+    std::shared_ptr<const MappedFile> file_;  ///< the first part, which holds the metadata
     std::map<std::string, GgufValue, std::less<>> values_;
-    std::map<std::string, GgufTensor, std::less<>> tensors_;
+    TensorFile tensors_;
+};
+
+/// The sizes and constants behind one prefix of the keys, "llama".
+class GgufKeys {
+  public:
+    GgufKeys(const GgufFile& file, std::string_view prefix) : file_(file), prefix_(prefix) {}
+
+    std::string key(std::string_view field) const { return prefix_ + "." + std::string(field); }
+    Result<std::optional<int>> optional(std::string_view field, std::int64_t max_value = max_extent) const;
+    Result<int> required(std::string_view field, std::int64_t max_value = max_extent) const;
+    Result<std::optional<double>> positive(std::string_view field) const;
+    Error missing(std::string_view field) const;
+
+  private:
+    const GgufFile& file_;
+    std::string prefix_;
 };
 
 /// Returns the files of a model by the name of the first, "x-00001-of-00003.gguf"; else `path` alone.

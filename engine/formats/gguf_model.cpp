@@ -1,17 +1,13 @@
 #include "engine/formats/gguf_model.h"
 
 #include <array>
-#include <cassert>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <set>
 #include <utility>
 
 #include "engine/formats/config_keys.h"
-#include "engine/formats/gguf_keys.h"
 #include "engine/formats/rope_config.h"
-#include "engine/formats/tensor_index.h"
 
 namespace draftscope {
 namespace {
@@ -61,8 +57,8 @@ Status read_heads(const GgufFile& file, const GgufKeys& reader, ModelConfig& con
 /// Checks the keys that nobody reads, and the attention's settings that other models have.
 Status check_metadata(const GgufFile& file, const GgufKeys& reader, const ModelConfig& config, Notes& notes) {
     const std::string prefix = reader.key("");
-    DS_TRY(check_keys(file.path(), prefix, file.values_below(prefix), gguf_model_keys(), notes));
-    DS_TRY(check_keys(file.path(), "general.", file.values_below("general."), gguf_general_keys(), notes));
+    DS_TRY(check_keys(file.path(), prefix, file.values_below(prefix), gguf_model_keys, notes));
+    DS_TRY(check_keys(file.path(), "general.", file.values_below("general."), gguf_general_keys, notes));
     DS_ASSIGN(const auto scale, file.number(reader.key("attention.scale")));
     const double usual = 1 / std::sqrt(config.head_dim);
     if (scale && *scale != 0 && std::abs(*scale - usual) > 1e-6)
@@ -79,32 +75,31 @@ Status check_metadata(const GgufFile& file, const GgufKeys& reader, const ModelC
 
 /// Compares the file's tensors with those that the model requires.
 Status check_tensors(const GgufFile& file, ModelConfig& config) {
-    const auto& tensors = file.tensors();
-    const auto embedding = tensors.find("token_embd.weight");
-    if (embedding == tensors.end())
-        return bad_input("{}: tensor 'token_embd.weight' is missing; the file does not hold a complete model",
-                         file.path());
-    const std::int64_t vocab = embedding->second.info.rows();
+    const TensorFile& tensors = file.tensors();
+    const auto require = [&](const std::string& name) -> Result<const TensorInfo*> {
+        if (const TensorInfo* found = tensors.find(name)) return found;
+        return bad_input("{}: tensor '{}' is missing; the file does not hold a complete model", file.path(),
+                         name);
+    };
+    DS_ASSIGN(const TensorInfo* embedding, require("token_embd.weight"));
+    const std::int64_t vocab = embedding->rows();
     if (vocab > max_extent)
         return bad_input("{}: a vocabulary of {} tokens is larger than supported", file.path(), vocab);
     config.vocab = static_cast<int>(vocab);
-    config.tied_head = !tensors.contains("output.weight");
+    config.tied_head = tensors.find("output.weight") == nullptr;
     std::vector<ModelTensor> required = model_tensors(config);
-    if (tensors.contains("rope_freqs.weight"))
+    if (tensors.find("rope_freqs.weight") != nullptr)
         required.push_back({"rope_freqs.weight", {config.head_dim / 2}});
     std::set<std::string> used;
     for (const auto& [name, shape] : required) {
-        const auto found = tensors.find(name);
-        if (found == tensors.end())
-            return bad_input("{}: tensor '{}' is missing; the file does not hold a complete model",
-                             file.path(), name);
-        if (found->second.info.shape != shape) {
+        DS_ASSIGN(const TensorInfo* found, require(name));
+        if (found->shape != shape) {
             return bad_input("{}: tensor '{}' has shape [{}], the metadata requires [{}]", file.path(), name,
-                             fmt::join(found->second.info.shape, ", "), fmt::join(shape, ", "));
+                             fmt::join(found->shape, ", "), fmt::join(shape, ", "));
         }
         used.insert(name);
     }
-    for (const auto& [name, tensor] : tensors) {
+    for (const std::string& name : tensors.names()) {
         if (used.contains(name)) continue;
         return bad_input(
             "{}: tensor '{}' is not part of a model that this version supports; the file holds another kind "
@@ -150,92 +145,12 @@ Result<ModelConfig> read_gguf_config(const GgufFile& file, const Architecture& a
     return config;
 }
 
-namespace {
-
-struct Entry {
-    const GgufTensor* tensor;
-    bool permuted;
-    std::int64_t row_bytes;
-};
-
-class GgufWeights final : public WeightSource {
-  public:
-    GgufWeights(GgufFile file, int head_dim, bool permuted_qk) : file_(std::move(file)), head_dim_(head_dim) {
-        for (const auto& [name, tensor] : file_.tensors()) {
-            const bool is_qk = name.ends_with(".attn_q.weight") || name.ends_with(".attn_k.weight");
-            const std::int64_t blocks = tensor.info.cols() / tensor.type->block_elements;
-            entries_.add(name, {&tensor, permuted_qk && is_qk, blocks * tensor.type->block_bytes});
-        }
-    }
-
-    const std::string& path() const override { return file_.path(); }
-
-    const TensorInfo* find(std::string_view name) const override {
-        const Entry* entry = entries_.find(name);
-        return entry == nullptr ? nullptr : &entry->tensor->info;
-    }
-
-    std::vector<std::string> names() const override { return entries_.names(); }
-
-    void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override {
-        assert(row >= 0 && row < tensor.rows());
-        const Entry* entry = entries_.find(tensor.name);
-        assert(entry != nullptr);
-        const TensorType& type = *entry->tensor->type;
-        type.dequantise(stored_row(tensor, row), tensor.cols() / type.block_elements, out);
-    }
-
-    bool read_int4_row(const TensorInfo& tensor, std::int64_t row,
-                       const kernels::Int4Row& out) const override {
-        const Entry* entry = entries_.find(tensor.name);
-        assert(entry != nullptr);
-        return unpack_int4(*entry->tensor->type, stored_row(tensor, row), out);
-    }
-
-    std::vector<const MappedFile*> files() const override { return file_.files(); }
-    std::span<const std::uint8_t> stored(const TensorInfo& tensor) const override {
-        const Entry* entry = entries_.find(tensor.name);
-        if (entry == nullptr) return {};
-        return {entry->tensor->data, static_cast<std::size_t>(entry->tensor->info.bytes)};
-    }
-    const std::uint8_t* stored_row(const TensorInfo& tensor, std::int64_t row) const override {
-        const Entry* entry = entries_.find(tensor.name);
-        if (entry == nullptr) return nullptr;
-        const std::int64_t stored_row = entry->permuted ? interleaved_row(row, head_dim_) : row;
-        return entry->tensor->data + stored_row * entry->row_bytes;
-    }
-    Result<std::vector<std::int64_t>> read_integers(std::string_view name) const override {
-        const Entry* entry = entries_.find(name);
-        if (entry == nullptr) return bad_input("{}: tensor '{}' is missing", path(), name);
-        const GgufTensor& stored = *entry->tensor;
-        const bool wide = stored.type->name == "I64";
-        if (!wide && stored.type->name != "I32") {
-            return bad_input("{}: tensor '{}' has type {}, expected integers", path(), name,
-                             stored.type->name);
-        }
-        const std::size_t size = wide ? 8 : 4;
-        std::vector<std::int64_t> out(static_cast<std::size_t>(stored.info.bytes) / size);
-        for (std::size_t i = 0; i < out.size(); ++i) {
-            std::int32_t narrow = 0;
-            if (wide)
-                std::memcpy(&out[i], stored.data + i * size, size);
-            else
-                std::memcpy(&narrow, stored.data + i * size, size);
-            if (!wide) out[i] = narrow;
-        }
-        return out;
-    }
-
-  private:
-    GgufFile file_;
-    int head_dim_;
-    TensorIndex<Entry> entries_;
-};
-
-}  // namespace
-
-std::unique_ptr<WeightSource> make_gguf_weights(GgufFile file, const ModelConfig& config, bool permuted_qk) {
-    return std::make_unique<GgufWeights>(std::move(file), config.head_dim, permuted_qk);
+std::unique_ptr<WeightSource> make_gguf_weights(GgufFile file, int head_dim, bool permuted_qk) {
+    auto out = std::make_unique<TensorFile>(std::move(file.tensors()));
+    for (const std::string& name : out->names())
+        if (permuted_qk && (name.ends_with(".attn_q.weight") || name.ends_with(".attn_k.weight")))
+            out->find_stored(name)->interleaved = head_dim;
+    return out;
 }
 
 }  // namespace draftscope

@@ -1,6 +1,5 @@
 #include <cmath>
 
-#include "engine/formats/gguf_keys.h"
 #include "engine/formats/rope_config.h"
 
 namespace draftscope {
@@ -19,14 +18,13 @@ Result<std::optional<double>> read_factor(const GgufFile& file, const GgufKeys& 
 Status read_divisors(const GgufFile& file, std::span<const std::string_view> names, int head_dim,
                      std::vector<float>& out) {
     for (const std::string_view name : names) {
-        const auto found = file.tensors().find(name);
-        if (found == file.tensors().end()) continue;
-        const GgufTensor& tensor = found->second;
-        if (tensor.info.shape != std::vector<std::int64_t>{head_dim / 2})
-            return bad_input("{}: tensor '{}' has {} values, expected {}", file.path(), name,
-                             tensor.info.cols(), head_dim / 2);
+        const TensorInfo* tensor = file.tensors().find(name);
+        if (tensor == nullptr) continue;
+        if (tensor->shape != std::vector<std::int64_t>{head_dim / 2})
+            return bad_input("{}: tensor '{}' has {} values, expected {}", file.path(), name, tensor->cols(),
+                             head_dim / 2);
         out.resize(head_dim / 2);
-        tensor.type->dequantise(tensor.data, tensor.info.cols() / tensor.type->block_elements, out.data());
+        file.tensors().read_row(*tensor, 0, out.data());
         for (const float divisor : out) {
             if (!std::isfinite(divisor) || divisor <= 0.0f)
                 return bad_input("{}: tensor '{}' contains {}, expected positive divisors", file.path(), name,

@@ -34,12 +34,9 @@ Result<std::vector<T>> required(Result<std::optional<std::vector<T>>> found, con
 }
 
 Status read_ends(const GgufFile& file, TokenizerSpec& spec) {
-    const auto add = [&](TokenId id) {
-        if (id != no_token && std::count(spec.eos.begin(), spec.eos.end(), id) == 0) spec.eos.push_back(id);
-    };
     for (const char* key : eos_keys) {
         DS_ASSIGN(const TokenId id, read_id(file, key));
-        add(id);
+        add_eos(spec, id);
     }
     add_known_eos(spec);
     return {};
@@ -73,7 +70,7 @@ Status read_sentence_pieces(const GgufFile& file, TokenizerSpec& spec) {
     DS_ASSIGN(spec.unknown, id_or("tokenizer.ggml.unknown_token_id", 0));
     DS_ASSIGN(spec.bos, id_or("tokenizer.ggml.bos_token_id", 1));
     DS_ASSIGN(const TokenId end, id_or("tokenizer.ggml.eos_token_id", 2));
-    if (end != no_token) spec.eos.push_back(end);
+    add_eos(spec, end);
     spec.named_eos = end;
     DS_TRY(read_ends(file, spec));
     DS_ASSIGN(const auto prefix, file.boolean("tokenizer.ggml.add_space_prefix"));
@@ -87,7 +84,7 @@ Status read_sentence_pieces(const GgufFile& file, TokenizerSpec& spec) {
 
 Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file, Notes& notes) {
     DS_TRY(
-        check_keys(file.path(), "tokenizer.", file.values_below("tokenizer."), gguf_tokenizer_keys(), notes));
+        check_keys(file.path(), "tokenizer.", file.values_below("tokenizer."), gguf_tokenizer_keys, notes));
     TokenizerSpec spec;
     spec.file = file.path();
     DS_ASSIGN(const auto model, file.text("tokenizer.ggml.model"));
@@ -128,7 +125,7 @@ Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file, Notes& notes) {
         spec.add_bos = *add_bos;
     } else {
         DS_ASSIGN(const PreTokenizer splitter, PreTokenizer::create(spec.pre, spec.file));
-        spec.add_bos = splitter.adds_bos_by_default() && spec.bos != no_token;
+        spec.add_bos = splitter.defaults().adds_bos && spec.bos != no_token;
     }
     spec.add_bos_to_chat = spec.add_bos;
     return spec;

@@ -92,7 +92,7 @@ Status read_heads(const JsonFile& file, ModelConfig& config) {
 Result<HfConfig> read_hf_config(const JsonFile& file, Notes& notes) {
     DS_ASSIGN(const Architecture* architecture, find_architecture(file));
     DS_TRY(reject_variants(file, *architecture));
-    DS_TRY(check_keys(file, target_keys(), notes));
+    DS_TRY(check_keys(file, target_keys, notes));
     HfConfig out;
     ModelConfig& config = out.config;
     apply_architecture(*architecture, config);
@@ -187,20 +187,6 @@ Result<std::string> read_template(const fs::path& root, Notes& notes) {
     return choose_template(own, root.string() + "/" + from, notes);
 }
 
-/// Returns the type of the largest part of the weights.
-std::string dominant_type(const WeightSource& weights) {
-    std::map<std::string, std::int64_t> elements;
-    for (const std::string& name : weights.names()) {
-        const TensorInfo& info = *weights.find(name);
-        elements[info.type] += info.rows() * info.cols();
-    }
-    std::string best;
-    for (const auto& [type, count] : elements) {
-        if (best.empty() || count > elements[best]) best = type;
-    }
-    return best;
-}
-
 }  // namespace
 
 std::string other_contents(const std::string& folder) {
@@ -225,7 +211,9 @@ Result<ModelFile> open_hf_folder(const std::string& folder) {
                                  other_contents(folder)));
     DS_ASSIGN(HfConfig hf, read_hf_config(config, out.notes));
     hf.config.name = display_name(folder);
-    DS_ASSIGN(out.weights, open_hf_weights(folder, hf, out.notes));
+    DS_ASSIGN(auto weights, open_hf_weights(folder, hf, out.notes));
+    out.quantisation = weights->dominant_type()->name;
+    out.weights = std::move(weights);
     out.config = std::move(hf.config);
     DS_ASSIGN(TokenizerSpec spec, read_hf_tokenizer(folder, config));
     DS_TRY(fit_to_embedding(spec, out.config.vocab));
@@ -234,7 +222,6 @@ Result<ModelFile> open_hf_folder(const std::string& folder) {
     Notes notes;
     DS_ASSIGN(const std::string source, read_template(root, notes));
     out.chat = ChatTemplate::from_source(source, folder, bos_eos_tokens(*out.tokenizer), std::move(notes));
-    out.quantisation = dominant_type(*out.weights);
     return out;
 }
 

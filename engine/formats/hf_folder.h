@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "engine/formats/model_config.h"
 #include "engine/formats/model_file.h"
+#include "engine/formats/tensor_file.h"
 #include "engine/tokenizer/tokenizer.h"
 
 /// Model folders of model hubs: config.json, one or several safetensors files, tokenizer.json.
@@ -25,7 +26,7 @@ struct HfConfig {
 Result<HfConfig> read_hf_config(const JsonFile& file, Notes& notes);
 
 /// Opens the weights under GGUF names, checks each against the config and sets config.tied_head.
-Result<std::unique_ptr<WeightSource>> open_hf_weights(const std::string& folder, HfConfig& hf, Notes& notes);
+Result<std::unique_ptr<TensorFile>> open_hf_weights(const std::string& folder, HfConfig& hf, Notes& notes);
 
 /// Returns what a folder without a model's files holds instead, as "; ...": a GGUF file, a LoRA adapter,
 /// PyTorch weights. "" = nothing known.

@@ -83,14 +83,11 @@ Status read_yarn(const JsonFile& file, const JsonFile& scaling, int head_dim, Ro
 }
 
 /// Text has equal positions in all sections of mrope.
-std::span<const ConfigKey> rope_keys() {
-    static const std::vector<ConfigKey> table = make_keys(
-        R"(attention_factor beta_fast beta_slow factor high_freq_factor low_freq_factor mscale mscale_all_dim
+const std::vector<ConfigKey> rope_keys = make_keys(
+    R"(attention_factor beta_fast beta_slow factor high_freq_factor low_freq_factor mscale mscale_all_dim
 original_max_position_embeddings rope_theta rope_type truncate type)",
-        "finetuned mrope_interleaved mrope_section",
-        "attn_factor=1 extrapolation_factor=1 partial_rotary_factor=1");
-    return table;
-}
+    "finetuned mrope_interleaved mrope_section",
+    "attn_factor=1 extrapolation_factor=1 partial_rotary_factor=1");
 
 /// An object of objects: one per layer type.
 bool is_by_layer_type(const JsonFile& scaling) {
@@ -206,7 +203,7 @@ Result<RopeConfig> read_hf_rope(const JsonFile& file, int head_dim, Notes& notes
     if (inner && outer && *inner != *outer)
         add_note(notes, "{}: rope_theta is {}, but {}rope_theta {} is used, as in transformers 5",
                  file.path(), *outer, scaling->prefix(), *inner);
-    DS_TRY(check_keys(*scaling, rope_keys(), notes));
+    DS_TRY(check_keys(*scaling, rope_keys, notes));
     if (older) DS_TRY(note_replaced(file, *scaling, theta, notes));
     DS_ASSIGN(const auto newer_type, scaling->text("rope_type"));
     DS_ASSIGN(const auto older_type, scaling->text("type"));

@@ -17,11 +17,6 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t max_vocab = std::int64_t{1} << 24;
 
-constexpr std::string_view llama3_pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view qwen2_pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
 std::string get_text(const Json& object, const char* field) {
     const auto found = object.find(field);
     return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -136,9 +131,9 @@ Status read_splitting(const JsonFile& file, TokenizerSpec& spec) {
     const auto split = [](std::string_view pattern) { return fmt::format("Split({}) > ByteLevel", pattern); };
     spec.pre = found == "ByteLevel(words)" || found == split(gpt2_split_pattern) ? "gpt-2"
                : found == "Digits > ByteLevel(words)"                            ? "smollm"
-               : found == split(llama3_pattern) ? (*spec.ignore_merges ? "llama-bpe" : "dbrx")
-               : found == split(qwen2_pattern)  ? "qwen2"
-                                                : "";
+               : found == split(llama3_split_pattern) ? (*spec.ignore_merges ? "llama-bpe" : "dbrx")
+               : found == split(qwen2_split_pattern)  ? "qwen2"
+                                                      : "";
     if (!spec.pre.empty()) return {};
     spec.pre = found;
     bool byte_level = false;
@@ -360,8 +355,7 @@ Status add_ends(const JsonFile& file, TokenizerSpec& spec) {
         if (!value.is_number_integer() || value.get<double>() < 0 ||
             value.get<double>() >= static_cast<double>(spec.tokens.size()))
             return file.field_error("eos_token_id", fmt::format("ids of the {} tokens", spec.tokens.size()));
-        const auto id = value.get<TokenId>();
-        if (std::count(spec.eos.begin(), spec.eos.end(), id) == 0) spec.eos.push_back(id);
+        add_eos(spec, value.get<TokenId>());
     }
     return {};
 }
@@ -391,10 +385,8 @@ Result<TokenizerSpec> read_hf_tokenizer(const std::string& folder, const JsonFil
     DS_TRY(add_ends(config, spec));
     DS_ASSIGN(const auto settings, JsonFile::read_if_present((root / "tokenizer_config.json").string()));
     if (settings) {
-        const TokenId end = named_token(*settings, "eos_token", reader);
-        spec.named_eos = end;
-        if (end != no_token && std::count(spec.eos.begin(), spec.eos.end(), end) == 0)
-            spec.eos.push_back(end);
+        spec.named_eos = named_token(*settings, "eos_token", reader);
+        add_eos(spec, spec.named_eos);
         if (spec.bos == no_token) spec.bos = named_token(*settings, "bos_token", reader);
         DS_ASSIGN(const auto wanted, settings->boolean("add_bos_token"));
         if (wanted && spec.bos != no_token && *wanted != spec.add_bos)

@@ -10,7 +10,6 @@
 #include "base/mapped_file.h"
 #include "engine/formats/architecture.h"
 #include "engine/formats/hf_folder.h"
-#include "engine/formats/tensor_file.h"
 
 namespace draftscope {
 namespace {
@@ -60,27 +59,35 @@ std::string stored_name(std::string_view name) {
     return std::string(name);
 }
 
+/// Adds a tensor of `stored` as `name`.
+void add_as(std::string name, const StoredTensor& stored, TensorFile& out) {
+    StoredTensor tensor = stored;
+    tensor.info.name = std::move(name);
+    out.add(std::move(tensor));
+}
+
 /// Adds the tensor that the folder must hold under its own name.
-Status add_tensor(const TensorSet& stored, const ModelTensor& wanted, TensorSet& out) {
+Status add_tensor(const TensorFile& stored, const ModelTensor& wanted, TensorFile& out) {
     const std::string name = stored_name(wanted.name);
-    const TensorInfo* info = stored.find(name);
-    if (info == nullptr)
+    const StoredTensor* found = stored.find_stored(name);
+    if (found == nullptr)
         return bad_input("{}: tensor '{}' is missing; the folder does not hold a complete model", out.path(),
                          name);
-    if (info->shape != wanted.shape) {
-        return bad_input("{}: tensor '{}' has shape [{}], config.json requires [{}]", stored.file_of(name),
-                         name, fmt::join(info->shape, ", "), fmt::join(wanted.shape, ", "));
+    const TensorInfo& info = found->info;
+    if (info.shape != wanted.shape) {
+        return bad_input("{}: tensor '{}' has shape [{}], config.json requires [{}]", found->file->path(),
+                         name, fmt::join(info.shape, ", "), fmt::join(wanted.shape, ", "));
     }
-    if (info->type != "F32" && info->type != "F16" && info->type != "BF16" && info->type != "F64") {
-        return bad_input("{}: tensor '{}' has type {}, expected F32, F16 or BF16", stored.file_of(name), name,
-                         info->type);
+    if (info.type != "F32" && info.type != "F16" && info.type != "BF16" && info.type != "F64") {
+        return bad_input("{}: tensor '{}' has type {}, expected F32, F16 or BF16", found->file->path(), name,
+                         info.type);
     }
-    out.add(wanted.name, stored, name);
+    add_as(wanted.name, *found, out);
     return {};
 }
 
 /// Sets hf.config.tied_head.
-void decide_head(TensorSet& stored, HfConfig& hf, const std::string& folder, Notes& notes) {
+void decide_head(TensorFile& stored, HfConfig& hf, const std::string& folder, Notes& notes) {
     const TensorInfo* embedding = stored.find(stored_embedding);
     const TensorInfo* head = stored.find(stored_head);
     hf.config.tied_head = hf.tied.value_or(head == nullptr);
@@ -88,7 +95,7 @@ void decide_head(TensorSet& stored, HfConfig& hf, const std::string& folder, Not
     if (embedding == nullptr) {
         add_note(notes, "{}: tensor '{}' is missing; the tied {} is used", folder, stored_embedding,
                  stored_head);
-        stored.add(stored_embedding, stored, stored_head);
+        add_as(stored_embedding, *stored.find_stored(stored_head), stored);
         return;
     }
     if (head->type == embedding->type && std::ranges::equal(stored.stored(*head), stored.stored(*embedding)))
@@ -107,15 +114,16 @@ bool may_be_ignored(std::string_view stored, bool tied) {
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> open_hf_weights(const std::string& folder, HfConfig& hf, Notes& notes) {
+Result<std::unique_ptr<TensorFile>> open_hf_weights(const std::string& folder, HfConfig& hf, Notes& notes) {
     const std::string file = find_tensor_file(folder, {&single_file, 1});
     if (file.empty())
         return bad_input("{}: holds neither {} nor {}.index.json{}", folder, single_file, single_file,
                          other_contents(folder));
-    TensorSet stored(file);
+    TensorFile stored(file);
     DS_TRY(stored.open(notes));
     decide_head(stored, hf, folder, notes);
-    auto out = std::make_unique<TensorSet>(folder);
+    auto out = std::make_unique<TensorFile>(folder);
+    out->share_files(stored);
     std::set<std::string> used;
     for (const ModelTensor& tensor : model_tensors(hf.config)) {
         DS_TRY(add_tensor(stored, tensor, *out));
@@ -127,7 +135,7 @@ Result<std::unique_ptr<WeightSource>> open_hf_weights(const std::string& folder,
                              printable(name), hf.config.architecture);
         }
     }
-    return std::unique_ptr<WeightSource>(std::move(out));
+    return out;
 }
 
 }  // namespace draftscope

@@ -23,9 +23,14 @@ enum class QkNorm {
 /// A rotary embedding as a file describes it.
 struct RopeConfig {
     float theta = 10000.0f;
-    std::vector<float> divisors;  ///< head_dim / 2, of the base frequencies; empty = none
-    float scale = 1;              ///< of cos and sin: YaRN's attention factor
+    std::vector<float> divisors = {};  ///< head_dim / 2, of the base frequencies; empty = none
+    float scale = 1;                   ///< of cos and sin: YaRN's attention factor
 };
+
+/// A ModelConfig::architecture for which Target::build() reads only the embedding and the LM head. Drafters
+/// and heads need no more if the decode comes from a recording. Of the config, only hidden, vocab, context,
+/// layers (the target's count) and tied_head are used. forward() and prefill() fail.
+inline constexpr const char* head_only_architecture = "ends";
 
 /// Shapes and constants of a llama-family decoder.
 struct ModelConfig {

@@ -13,20 +13,6 @@
 namespace draftscope {
 namespace {
 
-/// Returns the type of the largest part of the weights.
-const TensorType* dominant_type(const GgufFile& file) {
-    std::map<const TensorType*, double> elements;
-    for (const auto& [name, tensor] : file.tensors()) {
-        const double blocks = static_cast<double>(tensor.info.bytes) / tensor.type->block_bytes;
-        elements[tensor.type] += blocks * tensor.type->block_elements;
-    }
-    const TensorType* best = nullptr;
-    for (const auto& [type, count] : elements) {
-        if (best == nullptr || count > elements[best]) best = type;
-    }
-    return best;
-}
-
 /// An unusable template does not prevent opening: raw prompts need none.
 Status read_chat(const GgufFile& file, ModelFile& out) {
     constexpr std::string_view key = "tokenizer.chat_template";
@@ -57,10 +43,10 @@ Result<ModelFile> open_model_file(const std::string& path) {
     DS_TRY(fit_to_embedding(spec, out.config.vocab));
     DS_ASSIGN(out.tokenizer, Tokenizer::create(std::move(spec)));
     DS_TRY(read_chat(file, out));
-    const TensorType* type = dominant_type(file);
-    out.quantisation = type->name;
-    out.quantised = type->quantised;
-    out.weights = make_gguf_weights(std::move(file), out.config, architecture->permuted_qk);
+    const TensorType& type = *file.tensors().dominant_type();
+    out.quantisation = type.name;
+    out.quantised = type.quantised;
+    out.weights = make_gguf_weights(std::move(file), out.config.head_dim, architecture->permuted_qk);
     return out;
 }
 

@@ -6,20 +6,11 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
 
-#include "base/mapped_file.h"
+#include "engine/formats/dequant.h"
 
 namespace draftscope {
 namespace {
-
-std::optional<std::uint64_t> element_bytes(std::string_view type) {
-    if (type == "F32" || type == "I32") return 4;
-    if (type == "BF16" || type == "F16" || type == "I16" || type == "U16") return 2;
-    if (type == "F64" || type == "I64") return 8;
-    if (type == "I8" || type == "U8" || type == "BOOL") return 1;
-    return std::nullopt;
-}
 
 Status write_all(const std::string& path, const std::string& header, std::span<const TensorToSave> tensors) {
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
@@ -42,10 +33,10 @@ Status save_safetensors(const std::string& path, std::span<const TensorToSave> t
     if (!metadata.empty()) header["__metadata__"] = metadata;
     std::uint64_t offset = 0;
     for (const TensorToSave& tensor : tensors) {
-        std::optional<std::uint64_t> needed = element_bytes(tensor.type);
-        if (!needed) return failed("{}: tensor '{}' has unknown type {}", path, tensor.name, tensor.type);
-        for (const std::int64_t extent : tensor.shape)
-            needed = needed ? checked_product(*needed, static_cast<std::uint64_t>(extent)) : std::nullopt;
+        const TensorType* type = find_plain_type(tensor.type);
+        if (type == nullptr)
+            return failed("{}: tensor '{}' has unknown type {}", path, tensor.name, tensor.type);
+        const auto needed = stored_bytes(*type, tensor.shape);
         if (!needed || *needed != tensor.data.size())
             return failed("{}: tensor '{}' has {} bytes, which do not fill its shape", path, tensor.name,
                           tensor.data.size());

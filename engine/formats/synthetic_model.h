@@ -31,7 +31,8 @@ struct SyntheticShape {
 };
 Result<SyntheticShape> synthetic_shape(const std::string& spec);
 
-/// Random values for `tensors`, generated row by row on reading; deterministic for a given list.
+/// Random values for `tensors`, generated row by row on reading, in any order. Every value depends only on
+/// tensor, row and column.
 std::unique_ptr<WeightSource> make_synthetic_weights(std::string path, std::span<const ModelTensor> tensors);
 
 /// Returns the feed-forward size of one-layer drafters published for the target; 0 for an unknown target.

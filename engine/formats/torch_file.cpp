@@ -10,7 +10,6 @@
 
 #include "base/mapped_file.h"
 #include "base/result.h"
-#include "engine/formats/mapped_tensors.h"
 #include "engine/formats/pickle.h"
 #include "engine/formats/tensor_file.h"
 
@@ -122,9 +121,9 @@ Result<ZipMembers> read_zip(const MappedFile& file) {
     return out;
 }
 
-class TorchFile final : public MappedTensors {
+class TorchReader {
   public:
-    using MappedTensors::MappedTensors;
+    explicit TorchReader(TensorFile& out) : out_(out) {}
 
     Status read();
 
@@ -133,17 +132,18 @@ class TorchFile final : public MappedTensors {
     Result<bool> add_dictionary(const pickle::Group& dictionary);
     Status add_tensor(std::string_view name, const pickle::Tensor& tensor);
     bool add_numbers(const pickle::Group& list);
-    const std::span<const std::uint8_t>* member(std::string_view name) const {
+    const Bytes* member(std::string_view name) const {
         const auto found = members_.find(prefix_ + std::string(name));
         return found == members_.end() ? nullptr : &found->second;
     }
+    const std::string& path() const { return out_.path(); }
 
+    TensorFile& out_;
     ZipMembers members_;
     std::string prefix_;
-    std::vector<std::int64_t> numbers_;  ///< a saved list of numbers
 };
 
-Status TorchFile::find_prefix() {
+Status TorchReader::find_prefix() {
     constexpr std::string_view pickle = "data.pkl";
     for (const auto& [name, data] : members_) {
         const std::size_t folder = name.find('/') + 1;
@@ -169,7 +169,7 @@ bool is_row_major(const pickle::Tensor& tensor) {
     return true;
 }
 
-Status TorchFile::add_tensor(std::string_view name, const pickle::Tensor& tensor) {
+Status TorchReader::add_tensor(std::string_view name, const pickle::Tensor& tensor) {
     const std::string shown = printable(name);
     const auto* const storage = member("data/" + std::string(tensor.storage));
     if (storage == nullptr)
@@ -181,22 +181,23 @@ Status TorchFile::add_tensor(std::string_view name, const pickle::Tensor& tensor
             ".contiguous()",
             path(), shown, fmt::join(tensor.strides, ", "));
     }
-    const DataType& type = *find_data_type(tensor.type);
+    const TensorType& type = *find_plain_type(tensor.type);
     TensorInfo info{std::string(name), std::string(tensor.type), tensor.shape, 0};
-    const auto bytes = tensor_bytes(type, info.shape);
-    const auto skipped = checked_product(static_cast<std::uint64_t>(tensor.offset), type.bytes);
+    const auto bytes = stored_bytes(type, info.shape);
+    if (info.shape.empty()) info.shape.push_back(1);
+    const auto skipped = checked_product(static_cast<std::uint64_t>(tensor.offset), type.block_bytes);
     if (!bytes || !skipped || *skipped > storage->size() || *bytes > storage->size() - *skipped) {
         return bad_input("{}: tensor '{}' of shape [{}] does not fit its storage of {} bytes", path(), shown,
                          fmt::join(tensor.shape, ", "), storage->size());
     }
     info.bytes = *bytes;
-    if (!add(std::move(info), type, storage->data() + *skipped))
+    if (out_.add({std::move(info), &type, storage->data() + *skipped, out_.files().front()}) == nullptr)
         return bad_input("{}: tensor '{}' appears twice", path(), shown);
     return {};
 }
 
 /// Adds the tensors of a dictionary; returns false if it has none.
-Result<bool> TorchFile::add_dictionary(const pickle::Group& dictionary) {
+Result<bool> TorchReader::add_dictionary(const pickle::Group& dictionary) {
     bool any = false;
     for (std::size_t i = 0; i + 1 < dictionary.items.size(); i += 2) {
         const auto* const name = std::get_if<std::string_view>(&dictionary.items[i]);
@@ -209,20 +210,19 @@ Result<bool> TorchFile::add_dictionary(const pickle::Group& dictionary) {
 }
 
 /// Reads a list of token ids, the format of FR-Spec's rankings.
-bool TorchFile::add_numbers(const pickle::Group& list) {
+bool TorchReader::add_numbers(const pickle::Group& list) {
+    std::vector<std::int64_t> numbers;
     for (const pickle::Value& item : list.items) {
         const auto* const number = std::get_if<std::int64_t>(&item);
         if (number == nullptr) return false;
-        numbers_.push_back(*number);
+        numbers.push_back(*number);
     }
-    if (numbers_.empty()) return false;
-    TensorInfo info{"ids", "I64", {static_cast<std::int64_t>(numbers_.size())}, numbers_.size() * 8};
-    return add(std::move(info), *find_data_type("I64"),
-               reinterpret_cast<const std::uint8_t*>(numbers_.data()));
+    if (!numbers.empty()) out_.add_integers("ids", std::move(numbers));
+    return !list.items.empty();
 }
 
-Status TorchFile::read() {
-    DS_ASSIGN(members_, read_zip(file()));
+Status TorchReader::read() {
+    DS_ASSIGN(members_, read_zip(*out_.files().front()));
     DS_TRY(find_prefix());
     DS_ASSIGN(const pickle::Document document, pickle::read(*member("data.pkl"), path()));
     if (const auto* const tensor = std::get_if<pickle::TensorPtr>(&document.root))
@@ -248,28 +248,8 @@ Status TorchFile::read() {
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> open_torch_file(const std::string& path) {
-    DS_ASSIGN(auto file, MappedFile::open(path, "a PyTorch checkpoint"));
-    auto out = std::make_unique<TorchFile>(std::move(file));
-    DS_TRY(out->read());
-    return std::unique_ptr<WeightSource>(std::move(out));
-}
-
-Result<std::unique_ptr<WeightSource>> open_tensor_file(const std::string& path) {
-    DS_ASSIGN(const auto file, MappedFile::open(path, "a file of tensors"));
-    const auto bytes = file->bytes();
-    const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
-                                 std::min<std::size_t>(bytes.size(), 4));
-    if (start == "PK\x03\x04") return open_torch_file(path);
-    // A bare pickle, written by torch.save before version 1.6.
-    if (start.starts_with("\x80\x02") && bytes.size() > 2 && bytes[2] == 0x8a) {
-        return bad_input(
-            "{}: was saved by a PyTorch older than 1.6, which this version does not read; convert it: python "
-            "-c \"import torch, safetensors.torch as s; s.save_file(torch.load('{}', weights_only=True), "
-            "'model.safetensors')\"",
-            path, path);
-    }
-    return open_safetensors(path);
+Status read_torch_file(TensorFile& out) {
+    return TorchReader(out).read();
 }
 
 }  // namespace draftscope

@@ -7,7 +7,6 @@
 
 #include "engine/heads/factories.h"
 #include "engine/heads/static_vocab.h"
-#include "engine/heads/trained_vocab.h"
 #include "engine/heads/trimmed_head.h"
 
 namespace draftscope {

@@ -9,19 +9,18 @@ namespace draftscope {
 
 bool BestOfProduct::reserve(kernels::Backend& backend, int rows, int outputs, int k) {
     // A device that splits large products may not split small ones, and the other way round.
-    const bool splits =
-        separate_ || backend.splits_matmul_topk(1, k) || backend.splits_matmul_topk(outputs, k);
+    const bool split = splits(backend, 1, k) || splits(backend, outputs, k);
     if (separate_ && !(largest_.resize_at_least(backend, numel(rows, 1)) &&
                        largest_ids_.resize_at_least(backend, numel(rows, 1))))
         return false;
-    if (splits && !logits_.resize_at_least(backend, numel(rows, outputs))) return false;
+    if (split && !logits_.resize_at_least(backend, numel(rows, outputs))) return false;
     return scratch_.resize_at_least(backend, std::max(kernels::topk_scratch_bytes(rows, outputs, k),
                                                       kernels::matmul_topk_scratch_bytes(rows, outputs, k)));
 }
 
 void BestOfProduct::enqueue(HeadCall& call, kernels::MatmulTopKOp op, std::uint64_t bytes) {
     op.scratch = scratch_.data();
-    if (!separate_ && !call.backend.splits_matmul_topk(op.support, op.k)) {
+    if (!splits(call.backend, op.support, op.k)) {
         const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, op.rows, bytes);
         return call.backend.matmul_topk(op);
     }

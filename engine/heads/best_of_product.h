@@ -19,6 +19,10 @@ class BestOfProduct {
     void enqueue(HeadCall& call, kernels::MatmulTopKOp op, std::uint64_t bytes);
 
   private:
+    /// Returns whether product and selection are two ops, which need memory for the logits.
+    bool splits(const kernels::Backend& backend, int outputs, int k) const {
+        return separate_ || backend.splits_matmul_topk(outputs, k);
+    }
     void enqueue_softmax(HeadCall& call, const kernels::TopKOp& select);
 
     bool separate_ = false;

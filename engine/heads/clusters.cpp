@@ -17,7 +17,7 @@ constexpr int block = kernels::cluster_block;  ///< outputs per block of a packe
 Result<ClusteredVocab> ClusteredVocab::make(kernels::Backend& backend, const HeadWeights& weights,
                                             const HeadArtefact& artefact, const std::string& name,
                                             int clusters) {
-    if (weights.lm_head->on_device() && clusters >= kernels::max_clusters)
+    if (!backend.limits().can_choose_clusters(clusters))
         return bad_input("{}: {} clusters, but a device selects among at most {}; fit fewer", artefact.path(),
                          clusters, kernels::max_clusters - 1);
     ClusteredVocab result;

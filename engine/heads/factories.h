@@ -28,6 +28,10 @@ inline bool keeps_ends(const HeadSpec& spec) {
     return word_param(spec, eos_param.name, "no") == "yes";
 }
 
+/// Size of heads that keep a part of the vocabulary.
+inline constexpr HeadSizeParam vocab_size_param = {
+    .name = "v", .unit = HeadSizeParam::Unit::vocab, .values = {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2}};
+
 /// Parameter of heads whose logits are one product (LinearLmHead).
 inline constexpr HeadParam softmax_param = {"softmax",
                                             0,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/numel.h"
 #include "engine/heads/head_common.h"
 
 namespace draftscope {
@@ -30,10 +29,8 @@ bool LinearLmHead::reserve(kernels::Backend& backend, int levels, int rows, int 
     own_ = support_columns(levels).own;
     for (int level = 0; level < levels; ++level) {
         const HeadProduct one = product(level);
-        const int narrow = one.down == nullptr ? 0 : one.down->n();
         if (!upload_level(backend, level) ||
-            (narrow > 0 && (!narrow_.reserve(backend, numel(rows, narrow) * sizeof(float)) ||
-                            !narrow_half_.reserve(backend, numel(rows, kernels::padded_columns(narrow))))) ||
+            (one.down != nullptr && !down_.reserve(backend, *one.down, rows)) ||
             !best_.reserve(backend, rows, one.up->n(), k))
             return false;
     }
@@ -45,22 +42,7 @@ kernels::Activations LinearLmHead::enqueue_down(HeadCall& call, const HeadProduc
     if (own.down == nullptr) return call.x;
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows,
                                    own.down->bytes());
-    kernels::MatmulOp down;
-    down.weights = own.down->device_matrix();
-    down.x = call.x;
-    down.rows = call.rows;
-    down.y = narrow_.as<float>();
-    down.y_stride = down.weights.n;
-    call.backend.matmul(down);
-    const int stride = own.up->device_matrix().stride;
-    call.backend.cast({.x = down.y,
-                       .x_stride = down.y_stride,
-                       .rows = call.rows,
-                       .cols = down.weights.n,
-                       .y = narrow_half_,
-                       .y_stride = stride,
-                       .y_columns = stride});
-    return narrow_half_;
+    return down_.enqueue(call.backend, *own.down, call.x, call.rows);
 }
 
 /// Enqueues all logits, and the level's tokens to each row if rows have columns of their own.

@@ -5,7 +5,7 @@
 
 #include "engine/heads/best_of_product.h"
 #include "engine/heads/head.h"
-#include "kernels/device_array.h"
+#include "engine/heads/low_rank.h"
 
 namespace draftscope {
 
@@ -47,8 +47,7 @@ class LinearLmHead : public LmHead {
 
     bool own_ = false;  ///< the levels have different tokens
     std::vector<Level> levels_;
-    kernels::DeviceBuffer narrow_;
-    kernels::ActivationBuffer narrow_half_;
+    DownProjection down_;
     BestOfProduct best_;
 };
 

@@ -39,6 +39,28 @@ Result<kernels::Matrix> load_up(kernels::Backend& backend, kernels::Precision pr
 
 }  // namespace
 
+kernels::Activations DownProjection::enqueue(kernels::Backend& backend, const kernels::Matrix& weights,
+                                             kernels::Activations x, int rows, const float* bias,
+                                             kernels::Activation activation) {
+    kernels::MatmulOp product;
+    product.weights = weights.device_matrix();
+    product.x = x;
+    product.rows = rows;
+    product.y = result_.data();
+    product.y_stride = weights.n();
+    product.bias = bias;
+    backend.matmul(product);
+    kernels::CastOp cast;
+    cast.x = product.y;
+    cast.x_stride = cast.cols = weights.n();
+    cast.rows = rows;
+    cast.y = rounded_;
+    cast.y_stride = cast.y_columns = kernels::padded_columns(weights.n());
+    cast.activation = activation;
+    backend.cast(cast);
+    return rounded_;
+}
+
 Result<LowRankScorer> LowRankScorer::load(kernels::Backend& backend, const HeadWeights& weights,
                                           const HeadArtefact& artefact, const std::string& up_name) {
     LowRankScorer result;

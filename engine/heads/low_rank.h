@@ -6,9 +6,30 @@
 #include <string_view>
 #include <vector>
 
+#include "base/numel.h"
 #include "engine/heads/artefact.h"
+#include "kernels/device_array.h"
 
 namespace draftscope {
+
+/// The first of two products, activation(W x + b), whose result is the input of the second.
+class DownProjection {
+  public:
+    /// Reserves memory for up to `rows` rows. Returns false if out of memory.
+    bool reserve(kernels::Backend& backend, const kernels::Matrix& weights, int rows) {
+        return result_.resize_at_least(backend, numel(rows, weights.n())) &&
+               rounded_.reserve(backend, numel(rows, kernels::padded_columns(weights.n())));
+    }
+    /// Enqueues the product and returns its result, [rows, padded_columns(weights.n())]. `bias` [n], in the
+    /// backend's memory, may be null.
+    kernels::Activations enqueue(kernels::Backend& backend, const kernels::Matrix& weights,
+                                 kernels::Activations x, int rows, const float* bias = nullptr,
+                                 kernels::Activation activation = kernels::Activation::none);
+
+  private:
+    kernels::DeviceArray<float> result_;
+    kernels::ActivationBuffer rounded_;
+};
 
 /// Low-rank scorers of a head artefact, z = W_up (W_down h), one per draft level or one for all levels. Used
 /// for SlimSpec's head (arXiv 2605.10453) and SpecVocab's speculator (arXiv 2602.13836, section 3).

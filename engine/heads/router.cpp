@@ -28,37 +28,18 @@ double ClusterRouter::flops_per_row() const {
 }
 
 bool ClusterRouter::reserve(kernels::Backend& backend, int rows) {
-    const auto cells = [&](const kernels::Matrix& matrix) {
-        return numel(rows, matrix.device_matrix().stride);
-    };
     return (!d_in_bias_.empty() || d_in_bias_.upload_exact(backend, in_bias_)) &&
            (!d_out_bias_.empty() || d_out_bias_.upload_exact(backend, out_bias_)) &&
-           x_.reserve(backend, cells(in_)) && narrow_.reserve(backend, cells(out_)) &&
-           middle_.resize_at_least(backend, numel(rows, in_.n())) &&
-           scores_.resize_at_least(backend, numel(rows, out_.n()));
+           x_.reserve(backend, numel(rows, kernels::padded_columns(in_.k()))) &&
+           hidden_.reserve(backend, in_, rows) && scores_.resize_at_least(backend, numel(rows, out_.n()));
 }
 
 void ClusterRouter::enqueue_best(kernels::Backend& backend, kernels::Activations x, int rows, int count,
                                  std::int32_t* best) {
     kernels::MatmulOp product;
-    product.weights = in_.device_matrix();
-    product.x = x;
-    product.rows = rows;
-    product.y = middle_.data();
-    product.y_stride = in_.n();
-    product.bias = d_in_bias_.data();
-    backend.matmul(product);
-    const int stride = out_.device_matrix().stride;
-    backend.cast({.x = middle_.data(),
-                  .x_stride = in_.n(),
-                  .rows = rows,
-                  .cols = in_.n(),
-                  .y = narrow_,
-                  .y_stride = stride,
-                  .y_columns = stride,
-                  .activation = activation_});
     product.weights = out_.device_matrix();
-    product.x = narrow_;
+    product.x = hidden_.enqueue(backend, in_, x, rows, d_in_bias_.data(), activation_);
+    product.rows = rows;
     product.y = scores_.data();
     product.y_stride = out_.n();
     product.bias = d_out_bias_.data();
@@ -68,14 +49,7 @@ void ClusterRouter::enqueue_best(kernels::Backend& backend, kernels::Activations
 
 void ClusterRouter::enqueue_best(kernels::Backend& backend, const float* x, int rows, int count,
                                  std::int32_t* best) {
-    const int stride = in_.device_matrix().stride;
-    backend.cast({.x = x,
-                  .x_stride = in_.k(),
-                  .rows = rows,
-                  .cols = in_.k(),
-                  .y = x_,
-                  .y_stride = stride,
-                  .y_columns = stride});
+    backend.to_activations({x, in_.k()}, rows, in_.k(), x_, in_.device_matrix().stride);
     enqueue_best(backend, x_, rows, count, best);
 }
 

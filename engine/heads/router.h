@@ -3,9 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/heads/artefact.h"
-#include "kernels/device_array.h"
-#include "kernels/matrix.h"
+#include "engine/heads/low_rank.h"
 
 namespace draftscope {
 
@@ -31,8 +29,9 @@ class ClusterRouter {
     kernels::Matrix in_, out_;
     std::vector<float> in_bias_, out_bias_;
     kernels::Activation activation_ = kernels::Activation::silu;
-    kernels::DeviceArray<float> d_in_bias_, d_out_bias_, middle_, scores_;
-    kernels::ActivationBuffer x_, narrow_;
+    kernels::DeviceArray<float> d_in_bias_, d_out_bias_, scores_;
+    kernels::ActivationBuffer x_;
+    DownProjection hidden_;
 };
 
 }  // namespace draftscope

@@ -52,18 +52,12 @@ bool ShortlistOps::reserve_call(const kernels::Matrix& up, int rows, int size) {
                                              kernels::topk_scratch_bytes(rows, size, kernels::max_topk)));
 }
 
-bool ShortlistOps::reserve_narrow(const kernels::Matrix& down, int rows) {
-    const int stride = kernels::padded_columns(down.n());
-    return narrow_.resize_at_least(*backend_, numel(rows, down.n())) &&
-           narrow_half_.reserve(*backend_, numel(rows, stride));
-}
-
 /// Reserves memory for logits of `columns` columns and for `listed` row numbers of the exact head.
 bool ShortlistOps::reserve_exact(int rows, int columns, std::size_t listed) {
     const auto vocab = static_cast<std::size_t>(vocab_);
     return bitmap_.reserve(*backend_, (vocab + 31) / 32 * sizeof(std::uint32_t)) &&
-           (backend_->is_host() ? index_.reserve(*backend_, (vocab + 31) / 32 * sizeof(std::uint64_t))
-                                : columns_.reserve(*backend_, vocab * sizeof(std::int32_t))) &&
+           index_.reserve(*backend_, (vocab + 31) / 32 * sizeof(std::uint64_t)) &&
+           columns_.reserve(*backend_, vocab * sizeof(std::int32_t)) &&
            d_size_.reserve(*backend_, sizeof(std::int32_t)) &&
            logits_.resize_at_least(*backend_, numel(rows, columns)) &&
            (rows_of_.empty() || exact_rows_.resize_at_least(*backend_, listed));
@@ -72,7 +66,7 @@ bool ShortlistOps::reserve_exact(int rows, int columns, std::size_t listed) {
 bool ShortlistOps::reserve(kernels::Backend& backend, const kernels::Matrix& down, const kernels::Matrix& up,
                            int rows, int size) {
     backend_ = &backend;
-    return reserve_call(up, rows, size) && reserve_narrow(down, rows) &&
+    return reserve_call(up, rows, size) && down_.reserve(backend, down, rows) &&
            reserve_exact(rows, std::max(size, whole_lines(max_union(rows, size))), numel(rows, size));
 }
 
@@ -81,7 +75,8 @@ void ShortlistOps::enqueue_router(const kernels::Matrix* down, const kernels::Ma
     rows_ = rows;
     size_ = size;
     x_ = x;
-    broken_ = !reserve_call(up, rows, size) || (down != nullptr && !reserve_narrow(*down, rows)) || !x;
+    broken_ =
+        !reserve_call(up, rows, size) || (down != nullptr && !down_.reserve(*backend_, *down, rows)) || !x;
     max_union_ = max_union(rows, size);
     stride_ = whole_lines(max_union_);
     if (broken_) return backend_->set_out_of_memory("a head's shortlists");
@@ -91,25 +86,7 @@ void ShortlistOps::enqueue_router(const kernels::Matrix* down, const kernels::Ma
     op.k = size_;
     op.ids = block_.as<std::int32_t>();
     op.scratch = scratch_.as<void>();
-    op.x = x;
-    if (down != nullptr) {
-        kernels::MatmulOp narrow;
-        narrow.weights = down->device_matrix();
-        narrow.x = x;
-        narrow.rows = rows;
-        narrow.y = narrow_.as<float>();
-        narrow.y_stride = down->n();
-        backend_->matmul(narrow);
-        const int stride = op.weights.stride;
-        backend_->cast({.x = narrow.y,
-                        .x_stride = down->n(),
-                        .rows = rows,
-                        .cols = down->n(),
-                        .y = narrow_half_,
-                        .y_stride = stride,
-                        .y_columns = stride});
-        op.x = narrow_half_;
-    }
+    op.x = down == nullptr ? x : down_.enqueue(*backend_, *down, x, rows);
     backend_->matmul_topk_set(op);
     if (!tokens_of_.empty())
         backend_->remap_ids(

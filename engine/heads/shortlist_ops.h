@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/heads/low_rank.h"
 #include "kernels/matrix.h"
 #include "kernels/row_major_matrix.h"
 
@@ -53,7 +54,6 @@ class ShortlistOps {
     bool upload_names();
     int max_union(int rows, int size) const;
     bool reserve_call(const kernels::Matrix& up, int rows, int size);
-    bool reserve_narrow(const kernels::Matrix& down, int rows);
     bool reserve_exact(int rows, int columns, std::size_t listed);
     void enqueue_each(const kernels::RowMajorMatrix& exact);
     const std::int32_t* enqueue_rows_of(const std::int32_t* tokens, int count, const std::int32_t* d_count);
@@ -62,8 +62,7 @@ class ShortlistOps {
     int rows_ = 0, size_ = 0, vocab_ = 0, max_union_ = 0;
     int stride_ = 0;  ///< of the logits over the union; whole cache lines
     kernels::Activations x_;
-    kernels::DeviceArray<float> narrow_;     ///< down x
-    kernels::ActivationBuffer narrow_half_;  ///< the same as activations
+    DownProjection down_;
     bool per_row_ = false;
     bool broken_ = false;  ///< memory ran out; later steps enqueue nothing
     bool fresh_names_ = false;

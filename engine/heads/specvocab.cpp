@@ -44,8 +44,7 @@ class SpecVocabHead final : public LmHead {
                     "does not have; fit one for this drafter",
                     artefact_.path(), speculator_.token(row));
         for (const int size : sizes_)
-            if (weights.lm_head->on_device() &&
-                !kernels::can_route(speculator_.rows(), std::min(size, speculator_.rows())))
+            if (!backend.limits().can_route(speculator_.rows(), std::min(size, speculator_.rows())))
                 return bad_input("head specvocab: a device cannot select k={} of {} tokens; use a smaller k",
                                  size, speculator_.rows());
         store_ = kernels::RowMajorMatrix::make(backend.pool(), *weights.lm_head);

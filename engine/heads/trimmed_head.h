@@ -18,13 +18,9 @@ using SizeRule = std::function<Result<int>(const HeadWeights&)>;
 /// head bit for bit. The tokens that end the text are kept if `spec` says so (eos_param).
 std::unique_ptr<LmHead> make_trimmed_head(const HeadSpec& spec, std::vector<TokenId> ranking, SizeRule size);
 
-/// Creates the head of `spec` from the ranking among `artefacts`, with the size of size_from_spec().
-Result<std::unique_ptr<LmHead>> make_trimmed_head_from_ranking(const HeadSpec& spec,
-                                                               const HeadFiles& artefacts);
-
-/// Returns `v` of the spec; default: a quarter of the vocabulary in steps of 64 rows (ours, see the
-/// registry).
-Result<SizeRule> size_from_spec(const HeadSpec& spec);
+/// Creates a trimmed head with trained weights: VocabTrim-T, and BCL trained with its drafter. The artefact
+/// has `ids` and `weight`, or weight.0, weight.1, ... per draft level (one for each Medusa head).
+Result<std::unique_ptr<LmHead>> make_trained_vocab_head(const HeadSpec& spec, const HeadFiles& artefacts);
 
 /// Returns the ranking file of a head that requires one. If none is given, bad_input names the option.
 Result<std::string> required_ranking(const HeadFiles& artefacts, std::string_view head);

@@ -1,11 +1,55 @@
 #include <algorithm>
+#include <utility>
+#include <vector>
 
+#include "engine/heads/artefact.h"
 #include "engine/heads/factories.h"
+#include "engine/heads/head_common.h"
+#include "engine/heads/linear_lm_head.h"
 #include "engine/heads/synthetic_artefact.h"
-#include "engine/heads/trained_vocab.h"
+#include "engine/heads/trimmed_head.h"
 
 namespace draftscope {
 namespace {
+
+/// VocabTrim-T (named so in SlimSpec's comparison): a separate LM head for a trimmed vocabulary. It is
+/// trained with the target's distribution renormalised over the kept tokens.
+class TrainedVocabHead final : public LinearLmHead {
+  public:
+    TrainedVocabHead(HeadArtefact artefact, bool keep_ends)
+        : artefact_(std::move(artefact)), keep_ends_(keep_ends) {}
+
+    Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
+        DS_TRY(check_weights(weights, artefact_.info().head));
+        DS_TRY(artefact_.fits(weights));
+        DS_ASSIGN(ids_, artefact_.ascending_ids("ids"));
+        for (const TokenId id : with_ends(weights, keep_ends_).always_active)
+            if (id >= 0 && id < weights.vocab && !std::binary_search(ids_.begin(), ids_.end(), id))
+                return bad_input(
+                    "{}: tensor 'ids' lacks token {}, which ends the target's text; leave out eos=yes",
+                    artefact_.path(), id);
+        rows_.clear();
+        for (int level = 0; level < std::max(1, artefact_.levels("weight")); ++level) {
+            DS_ASSIGN(auto matrix, artefact_.matrix(backend, weights.lm_head->precision(),
+                                                    artefact_.at_level("weight", level),
+                                                    static_cast<int>(ids_.size()), weights.hidden));
+            rows_.push_back(std::move(matrix));
+        }
+        return {};
+    }
+
+    HeadProduct product(int level) const override { return {nullptr, &at(level), at(level).n(), ids_}; }
+
+  private:
+    const kernels::Matrix& at(int level) const {
+        return rows_[std::clamp(level, 0, static_cast<int>(rows_.size()) - 1)];
+    }
+
+    HeadArtefact artefact_;
+    bool keep_ends_;
+    std::vector<TokenId> ids_;
+    std::vector<kernels::Matrix> rows_;  ///< per level; the last one for all deeper levels
+};
 
 // Fitting determines these parameters; a given size must match the artefact.
 constexpr HeadParam vocabtrim_t_params[] = {
@@ -13,12 +57,6 @@ constexpr HeadParam vocabtrim_t_params[] = {
     eos_param,
     softmax_param,
 };
-
-/// VocabTrim-T (named so in SlimSpec's comparison): a separate LM head for a trimmed vocabulary. It is
-/// trained with the target's distribution renormalised over the kept tokens.
-Result<std::unique_ptr<LmHead>> make_vocabtrim_t(const HeadSpec& spec, const HeadFiles& artefacts) {
-    return make_trained_vocab_head(spec, artefacts);
-}
 
 /// Adds tokens spread evenly over the vocabulary.
 Status synthesize_vocabtrim_t(SyntheticBuilder& builder) {
@@ -37,20 +75,23 @@ Status synthesize_vocabtrim_t(SyntheticBuilder& builder) {
 
 }  // namespace
 
+Result<std::unique_ptr<LmHead>> make_trained_vocab_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+    DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
+    return std::unique_ptr<LmHead>(std::make_unique<TrainedVocabHead>(std::move(artefact), keeps_ends(spec)));
+}
+
 HeadInfo describe_vocabtrim_t() {
     return {.id = "vocabtrim-t",
             .name = "VocabTrim-T",
             .paper = "VocabTrim trained, as in SlimSpec, arXiv 2605.10453",
             .params = vocabtrim_t_params,
-            .size = {.name = "v",
-                     .unit = HeadSizeParam::Unit::vocab,
-                     .values = {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2}},
+            .size = vocab_size_param,
             .rgb = 0x8FCBEB,
             .required_file = RequiredFile::fitted,
             .artefact = "trained trimmed head",
             .fit = {.kinds = FitRecipe::kept_rows},
             .synthesize = synthesize_vocabtrim_t,
-            .make = make_vocabtrim_t};
+            .make = make_trained_vocab_head};
 }
 
 }  // namespace draftscope

@@ -2,14 +2,31 @@
 
 #include <utility>
 
-#include "engine/record/round_rows.h"
-
 namespace draftscope {
 namespace {
 
 constexpr TimeNs progress_interval = 50 * ns_per_ms;
 
 }  // namespace
+
+void set_ids(RoundRecord& record, RowId run, RowId step, RowId round) {
+    record.round.id = round;
+    record.round.run_id = run;
+    record.round.step_id = step;
+    for (NodeRow& row : record.nodes) row.round_id = round;
+    for (NodeTopRow& row : record.tops) row.round_id = round;
+    for (TokenRow& row : record.tokens) row.round_id = round;
+    for (HeadEvalRow& row : record.head_evals) {
+        row.run_id = run;
+        row.round_id = round;
+    }
+}
+
+std::optional<int> CaptureEmitter::rank(TokenId token) const {
+    if (output_.ranks == nullptr || token < 0 || static_cast<std::size_t>(token) >= output_.ranks->size())
+        return std::nullopt;
+    return (*output_.ranks)[token];
+}
 
 void CaptureEmitter::start_prompt(PromptRow& prompt) {
     if (!on()) return;

@@ -1,15 +1,29 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "capture/record.h"
 #include "engine/control/debug_gate.h"
-#include "engine/decode/session.h"
 #include "engine/record/span_collector.h"
 
 namespace draftscope {
+
+/// The destination of a session's records. `sink` null = decode only.
+struct CaptureOutput {
+    RecordSink* sink = nullptr;
+    RowIds* ids = nullptr;
+    RowId run_id = 0;
+    TimeNs run_start = 0;                                    ///< CLOCK_MONOTONIC time that is the run's zero
+    std::string head_text;                                   ///< canonical head spec for head_eval rows
+    const std::vector<std::optional<int>>* ranks = nullptr;  ///< frequency rank of each token id; may be null
+};
+
+/// Sets the ids of run, step and round in all rows of a round.
+void set_ids(RoundRecord& record, RowId run, RowId step, RowId round);
 
 /// Pushes a session's rows to the capture and assigns their ids in push order. Does nothing without a sink.
 class CaptureEmitter {
@@ -20,7 +34,7 @@ class CaptureEmitter {
     bool on() const { return output_.sink != nullptr && output_.ids != nullptr; }
     RowId run_id() const { return output_.run_id; }
     const std::string& head_text() const { return output_.head_text; }
-    const std::vector<std::optional<int>>* ranks() const { return output_.ranks; }
+    std::optional<int> rank(TokenId token) const;  ///< CaptureOutput::ranks
 
     void start_prompt(PromptRow& prompt);
     /// Marks the spans collected so far as belonging to no step.

@@ -1,6 +1,7 @@
 #include "engine/record/span_collector.h"
 
 #include <algorithm>
+#include <span>
 
 namespace draftscope {
 namespace {
@@ -16,10 +17,9 @@ void SpanCollector::clear() {
     events_.clear();
 }
 
-TimeNs SpanCollector::head_ns(std::size_t first, std::size_t last) const {
+TimeNs SpanCollector::head_ns(std::size_t first) const {
     TimeNs sum = 0;
-    for (std::size_t i = first; i < last; ++i) {
-        const SpanEvent& event = events_[i];
+    for (const SpanEvent& event : std::span(events_).subspan(first)) {
         if (event.depth != 0 || event.lane != Lane::critical || !is_head_work(event.phase)) continue;
         sum += to_run_time(event.end_ticks) - to_run_time(event.start_ticks);
     }

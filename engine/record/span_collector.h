@@ -24,8 +24,9 @@ class SpanCollector {
     void collect() { recorder_.drain(events_); }
     void clear();
     std::size_t size() const { return events_.size(); }
-    /// T_head (router + head + topk + gather) of events [first, last): outermost phases on the critical lane.
-    TimeNs head_ns(std::size_t first, std::size_t last) const;
+    /// T_head (router + head + topk + gather) of the events from `first` on: outermost phases on the critical
+    /// lane.
+    TimeNs head_ns(std::size_t first) const;
     /// Rows ordered by start, parents before children. Ids are left 0.
     std::vector<SpanRow> rows(RowId run_id, RowId step_id, RowId round_id) const;
     std::uint64_t take_dropped() { return recorder_.take_dropped(); }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/decode/session.h"
 #include "engine/recording/recording_writer.h"
+#include "engine/sequence/prompt.h"
 #include "engine/transformer/target.h"
 
 namespace draftscope {

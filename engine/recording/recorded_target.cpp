@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/json_file.h"
-#include "engine/formats/head_only_model.h"
+#include "engine/formats/model_config.h"
 #include "engine/formats/model_file.h"
 
 namespace draftscope {

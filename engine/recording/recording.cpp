@@ -1,5 +1,7 @@
 #include "engine/recording/recording.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -24,12 +26,6 @@ T load(const std::uint8_t* data) {
     T value;
     std::memcpy(&value, data, sizeof(T));
     return value;
-}
-
-std::string shape_text(std::span<const std::int64_t> shape) {
-    std::string text;
-    for (const std::int64_t extent : shape) text += (text.empty() ? "[" : ", ") + std::to_string(extent);
-    return text + "]";
 }
 
 }  // namespace
@@ -62,8 +58,8 @@ Result<DecodeRecording::Tensor> DecodeRecording::tensor(const char* name, const 
     std::vector<std::int64_t> wanted = {info_.rows};
     if (columns > 0) wanted.push_back(columns);
     if (found->shape != wanted)
-        return bad_input("{}: tensor '{}' has shape {}, expected {} according to trace.json", file(), name,
-                         shape_text(found->shape), shape_text(wanted));
+        return bad_input("{}: tensor '{}' has shape [{}], expected [{}] according to trace.json", file(),
+                         name, fmt::join(found->shape, ", "), fmt::join(wanted, ", "));
     const auto bytes = source_->stored(*found);
     return Tensor{name, bytes.data(), bytes.size() / info_.rows};
 }

@@ -17,6 +17,11 @@ namespace fs = std::filesystem;
 /// Offset of the data. The header in front of it is written last, when the number of rows is known.
 constexpr std::size_t header_bytes = 4096;
 
+template <auto Values>
+std::span<const std::byte> bytes_of(const RecordedRows& rows) {
+    return std::as_bytes(std::span(rows.*Values));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::string& folder,
@@ -38,11 +43,11 @@ Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::stri
 Status RecordingWriter::open_streams() {
     // The widest tensor is written directly to the final file, to which the others are appended at the end.
     const int aux = info_.aux_width();
-    if (aux > 0) streams_.push_back({"aux", "BF16", 2, aux, "", nullptr});
-    streams_.push_back({"hidden", "BF16", 2, info_.target.hidden, "", nullptr});
-    streams_.push_back({"topk_ids", "I32", 4, recording_topk, "", nullptr});
-    streams_.push_back({"topk_logprobs", "F16", 2, recording_topk, "", nullptr});
-    streams_.push_back({"tokens", "I32", 4, 0, "", nullptr});
+    if (aux > 0) streams_.push_back({"aux", "BF16", 2, aux, bytes_of<&RecordedRows::aux>});
+    streams_.push_back({"hidden", "BF16", 2, info_.target.hidden, bytes_of<&RecordedRows::hidden>});
+    streams_.push_back({"topk_ids", "I32", 4, recording_topk, bytes_of<&RecordedRows::topk_ids>});
+    streams_.push_back({"topk_logprobs", "F16", 2, recording_topk, bytes_of<&RecordedRows::topk_logprobs>});
+    streams_.push_back({"tokens", "I32", 4, 0, bytes_of<&RecordedRows::tokens>});
     for (Stream& stream : streams_) {
         stream.path = file_path(&stream == streams_.data() ? "trace.safetensors"
                                                            : (std::string(stream.name) + ".part").c_str());
@@ -68,27 +73,16 @@ Status RecordingWriter::write(Stream& stream, const void* data, std::size_t byte
     return failed("{}: {}", stream.path, std::strerror(errno));
 }
 
-std::size_t RecordingWriter::stream_bytes(const Stream& stream) const {
-    return static_cast<std::size_t>(info_.rows) * static_cast<std::size_t>(std::max(stream.columns, 1)) *
-           stream.value_bytes;
-}
-
 Status RecordingWriter::append(RecordedPrompt prompt, std::int64_t place, const RecordedRows& rows) {
     const std::size_t n = prompt.rows();
-    const auto fits = [&](std::size_t size, int columns) { return size == n * columns; };
-    if (rows.tokens.size() != n || !fits(rows.hidden.size(), info_.target.hidden) ||
-        !fits(rows.aux.size(), info_.aux_width()) || !fits(rows.topk_ids.size(), recording_topk) ||
-        !fits(rows.topk_logprobs.size(), recording_topk))
+    const bool fits = std::ranges::all_of(
+        streams_, [&](const Stream& stream) { return stream.rows(rows).size() == n * stream.row_bytes(); });
+    if (!fits || (info_.aux_width() == 0 && !rows.aux.empty()))
         return failed("recording: prompt {} has {} rows, but its tensors have other sizes", prompt.id, n);
     prompt.first_row = info_.rows;
     for (Stream& stream : streams_) {
-        const std::string_view name = stream.name;
-        const void* data = name == "aux"        ? static_cast<const void*>(rows.aux.data())
-                           : name == "hidden"   ? rows.hidden.data()
-                           : name == "topk_ids" ? static_cast<const void*>(rows.topk_ids.data())
-                           : name == "tokens"   ? rows.tokens.data()
-                                                : static_cast<const void*>(rows.topk_logprobs.data());
-        DS_TRY(write(stream, data, n * (std::max(stream.columns, 1)) * stream.value_bytes));
+        const std::span<const std::byte> bytes = stream.rows(rows);
+        DS_TRY(write(stream, bytes.data(), bytes.size()));
     }
     info_.rows += prompt.rows();
     placed_.emplace_back(place, std::move(prompt));

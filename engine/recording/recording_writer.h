@@ -1,9 +1,11 @@
 #pragma once
 
-#include <array>
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,8 +49,10 @@ class RecordingWriter {
         const char* type;
         std::size_t value_bytes;
         int columns;  ///< 0 = one-dimensional tensor
-        std::string path;
+        std::span<const std::byte> (*rows)(const RecordedRows&);
+        std::string path{};
         std::FILE* file = nullptr;
+        std::size_t row_bytes() const { return value_bytes * std::max(columns, 1); }
     };
     RecordingWriter(std::string folder, RecordingInfo info)
         : folder_(std::move(folder)), info_(std::move(info)) {}
@@ -58,7 +62,7 @@ class RecordingWriter {
     Status copy_into(std::FILE* out, Stream& from);
     std::string header() const;
     std::string file_path(const char* name) const { return folder_ + "/" + name; }
-    std::size_t stream_bytes(const Stream& stream) const;
+    std::size_t stream_bytes(const Stream& stream) const { return info_.rows * stream.row_bytes(); }
 
     std::string folder_;
     RecordingInfo info_;

@@ -1,5 +1,7 @@
 #include "engine/replay/replay.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -127,6 +129,10 @@ struct Text {
     std::vector<TokenId> tokens;
     std::optional<CoveredProbability> covered_prob;
     std::unique_ptr<DrafterState> drafter;  ///< used by one head after the other
+    /// The text was cancelled: the outcome of a round that reaches its end is unknown.
+    bool is_cut() const {
+        return prompt->finish == Finish::cancelled && static_cast<int>(tokens.size()) >= prompt->rows();
+    }
 };
 
 /// One head's replay of one prompt.
@@ -135,7 +141,6 @@ struct Lane {
     Text* text = nullptr;
     int processed_slots = 0;         ///< slots that the drafter has processed
     std::vector<float> hidden, aux;  ///< features of the slots that it processes next
-    std::vector<HeadRound>* rounds = nullptr;
 };
 
 class Replayer {
@@ -197,15 +202,13 @@ class Replayer {
     Status rank_group(std::span<const std::size_t> prompts, std::vector<PathRanks>& ranks) {
         std::vector<Text> texts(prompts.size());
         std::vector<Lane> lanes(prompts.size());
-        ReplayRunner runner = make_runner(heads_.empty() ? ReplayHead() : heads_.front());
+        ReplayRunner runner = make_runner(0);
         const int context = recording_.info().target.context;
         for (std::size_t i = 0; i < prompts.size(); ++i) {
             DS_TRY(open(prompts[i], texts[i]));
-            begin(runner, texts[i], nullptr, lanes[i]);
-            const int prefix = lanes[i].cursor.prefix, tokens = static_cast<int>(texts[i].tokens.size());
-            const RecordedPrompt& prompt = *texts[i].prompt;
+            begin(runner, texts[i], lanes[i]);
             ranks[prompts[i]] = {
-                prefix, tokens, prompt.finish == Finish::cancelled && tokens >= prompt.rows(), {}};
+                lanes[i].cursor.prefix, static_cast<int>(texts[i].tokens.size()), texts[i].is_cut(), {}};
         }
         return draft_all(runner, lanes, [&](std::size_t i) {
             ReplayCursor& cursor = lanes[i].cursor;
@@ -217,7 +220,9 @@ class Replayer {
         });
     }
 
-    ReplayRunner make_runner(ReplayHead head) { return make_runner(head, options_.tree); }
+    ReplayRunner make_runner(std::size_t h) {
+        return make_runner(heads_.empty() ? ReplayHead() : heads_[h], options_.tree);
+    }
     ReplayRunner make_runner(ReplayHead head, const TreeSpec& tree) {
         return {drafter_,
                 head,
@@ -283,16 +288,16 @@ class Replayer {
     }
 
     Status run_head(std::size_t h, std::span<const std::size_t> prompts, std::span<Text> texts) {
-        ReplayRunner runner = make_runner(heads_.empty() ? ReplayHead() : heads_[h]);
+        ReplayRunner runner = make_runner(h);
         std::vector<std::vector<HeadRound>>& rounds = result_.rounds[h];
         std::vector<Lane> lanes(texts.size());
-        for (std::size_t i = 0; i < texts.size(); ++i) begin(runner, texts[i], &rounds[prompts[i]], lanes[i]);
+        for (std::size_t i = 0; i < texts.size(); ++i) begin(runner, texts[i], lanes[i]);
         DraftTree tree;
         return draft_all(runner, lanes, [&](std::size_t i) {
             if (options_.on_round) tree = lanes[i].cursor.drafted->out;
             const std::optional<HeadRound> round = runner.evaluate(lanes[i].cursor);
-            if (!round || !keeps(lanes[i], *round)) return;
-            lanes[i].rounds->push_back(*round);
+            if (!round || (round->clipped && texts[i].is_cut())) return;
+            rounds[prompts[i]].push_back(*round);
             if (options_.on_round) options_.on_round(h, prompts[i], tree, *round);
         });
     }
@@ -312,7 +317,7 @@ class Replayer {
         ReplayRunner runner = make_runner({&drafts}, chain);
         std::vector<Lane> lanes(texts.size());
         for (std::size_t i = 0; i < texts.size(); ++i) {
-            begin(runner, texts[i], nullptr, lanes[i]);
+            begin(runner, texts[i], lanes[i]);
             const CoveredProbability& p = *texts[i].covered_prob;
             lanes[i].cursor.text.covered_prob = [&drafts, &p, &cursor = lanes[i].cursor,
                                                  &levels = sums[prompts[i]]](int row, const ActiveSet&,
@@ -328,15 +333,8 @@ class Replayer {
         return draft_all(runner, lanes, [&](std::size_t i) { (void)runner.evaluate(lanes[i].cursor); });
     }
 
-    /// The last round of a cancelled text does not count: its outcome is unknown.
-    static bool keeps(const Lane& lane, const HeadRound& round) {
-        return !round.clipped || lane.text->prompt->finish != Finish::cancelled ||
-               static_cast<int>(lane.text->tokens.size()) < lane.text->prompt->rows();
-    }
-
-    void begin(const ReplayRunner& runner, Text& text, std::vector<HeadRound>* rounds, Lane& lane) {
+    void begin(const ReplayRunner& runner, Text& text, Lane& lane) {
         lane.text = &text;
-        lane.rounds = rounds;
         lane.cursor.text.tokens = text.tokens;
         lane.cursor.text.prompt_tokens = text.prompt->prompt_tokens;
         lane.cursor.text.ended = true;
@@ -409,14 +407,12 @@ Status check_recording_features(const DecodeRecording& recording, const Drafter&
                                 std::string_view name) {
     const std::span<const int> wanted = drafter.aux_layers();
     if (std::ranges::equal(wanted, recording.info().aux_layers) || wanted.empty()) return {};
-    const auto list = [](std::span<const int> layers) {
-        std::string text;
-        for (const int layer : layers) text += (text.empty() ? "" : ", ") + std::to_string(layer);
-        return text.empty() ? std::string("none") : text;
-    };
+    const std::vector<int>& recorded = recording.info().aux_layers;
+    const std::string needed = fmt::format("{}", fmt::join(wanted, ", "));
     return bad_input(
         "{}/trace.json: aux_layers is {}, drafter {} reads layers {}; record again with --aux {}",
-        recording.folder(), list(recording.info().aux_layers), name, list(wanted), list(wanted));
+        recording.folder(), recorded.empty() ? "none" : fmt::format("{}", fmt::join(recorded, ", ")), name,
+        needed, needed);
 }
 
 Result<ReplayResult> replay(const DecodeRecording& recording, const Target& target, Drafter& drafter,

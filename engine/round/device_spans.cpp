@@ -5,10 +5,11 @@
 namespace draftscope {
 
 void DeviceSpans::begin(kernels::Backend& backend, bool watched, bool sampled) {
-    on_host_ = backend.is_host();
+    backend_ = &backend;
+    watched_ = watched;
     sampled_ = sampled;
+    at_once_ = watched || backend.is_host();
     timer_ = watched || !sampled ? nullptr : backend.timer();
-    watched_ = watched ? &backend : nullptr;
     timed_.clear();
     if (timer_ != nullptr) {
         timer_->reset();
@@ -36,9 +37,9 @@ void DeviceSpans::record(PhaseRecorder& phases) {
 
 DeviceSpans::Scope::Scope(DeviceSpans& spans, PhaseRecorder& phases, Phase phase, int level, int rows,
                           std::uint64_t bytes)
-    : spans_(spans), phases_(phases) {
-    if (spans.on_host_) {
-        host_.emplace(phases, phase, level, rows, bytes);
+    : spans_(spans) {
+    if (spans.at_once_) {
+        at_once_.emplace(phases, phase, level, rows, bytes);
         return;
     }
     event_.phase = phase;
@@ -46,8 +47,6 @@ DeviceSpans::Scope::Scope(DeviceSpans& spans, PhaseRecorder& phases, Phase phase
     event_.rows = rows;
     event_.bytes = bytes;
     event_.round = phases.round();
-    if (spans.watched() && phases.enabled()) observer_ = phases.observer();
-    if (observer_ != nullptr) observer_->phase_begins(event_);
     listener_ = phases.enabled() ? phases.range_sink() : nullptr;
     if (listener_ != nullptr) listener_->open(event_);
     event_.start_ticks = ticks_now();
@@ -55,16 +54,11 @@ DeviceSpans::Scope::Scope(DeviceSpans& spans, PhaseRecorder& phases, Phase phase
 }
 
 DeviceSpans::Scope::~Scope() {
-    if (host_) return;
-    if (spans_.watched()) (void)spans_.watched_->synchronize();  // the round's wait returns the error, too
+    if (spans_.watched_) (void)spans_.backend_->synchronize();  // the round's wait returns the error, too
+    if (at_once_) return;
     const std::uint32_t to = spans_.timer_ == nullptr ? 0 : spans_.timer_->mark();
     event_.end_ticks = ticks_now();
     if (listener_ != nullptr) listener_->close(event_);
-    if (spans_.watched()) {
-        phases_.record(event_);
-        if (observer_ != nullptr) observer_->phase_ended(event_);
-        return;
-    }
     if (spans_.sampled_) spans_.timed_.push_back({event_, from_, to});
 }
 

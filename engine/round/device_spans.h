@@ -12,17 +12,18 @@
 namespace draftscope {
 
 /// Records phase spans of work that is only enqueued while they are open. Their times are marks on the
-/// device's queue, because the host's clock would measure the enqueuing. On the CPU, whose ops run at once, a
-/// span is a PhaseScope.
+/// device's queue, because the host's clock would measure the enqueuing. If the work ends with the span, on
+/// the CPU and while watched, a span is a PhaseScope.
 class DeviceSpans {
   public:
     /// Discards all spans. Call it while the queue is empty or nearly empty: device times count from here. If
-    /// `watched`, each span ends with Backend::synchronize(). It is then recorded, and the recorder's
-    /// observer is called. If not `sampled`, a device's spans are ranges of the recorder's sink only.
+    /// `watched`, each span ends with Backend::synchronize(). If not `sampled`, a device's spans are ranges
+    /// of the recorder's sink only.
     void begin(kernels::Backend& backend, bool watched = false, bool sampled = true);
-    bool watched() const { return watched_ != nullptr; }
-    /// Returns `bytes` of an op's values in the backend's memory, or 0 on the CPU, whose caches hold them.
-    std::uint64_t value_bytes(std::uint64_t bytes) const { return on_host_ ? 0 : bytes; }
+    /// Returns `bytes` of an op's values in the backend's memory, or 0 if its caches hold them.
+    std::uint64_t value_bytes(std::uint64_t bytes) const {
+        return backend_->limits().caches_values ? 0 : bytes;
+    }
     /// Adds bytes that are known only after the wait to the first span of a phase at a level. Spans that are
     /// recorded before, watched ones and the CPU's, do not change, and `bytes` is not called for them.
     void add_bytes(Phase phase, int level, FunctionRef<std::uint64_t()> bytes) {
@@ -47,19 +48,17 @@ class DeviceSpans {
         ~Scope();
         void add_bytes(std::uint64_t bytes) {
             event_.bytes += bytes;
-            if (host_) host_->add_bytes(bytes);
+            if (at_once_) at_once_->add_bytes(bytes);
         }
         /// Adds `bytes_each` for each item of `count`, which an op has computed. On a device the count is
         /// known only after the wait, and nothing is added.
         void add_bytes(const std::int32_t* count, double bytes_each) {
-            if (host_) host_->add_bytes(static_cast<std::uint64_t>(*count * bytes_each));
+            add_bytes(static_cast<std::uint64_t>(spans_.backend_->known_count(count, 0) * bytes_each));
         }
 
       private:
-        std::optional<PhaseScope> host_;
+        std::optional<PhaseScope> at_once_;
         DeviceSpans& spans_;
-        PhaseRecorder& phases_;
-        PhaseObserver* observer_ = nullptr;
         RangeSink* listener_ = nullptr;
         SpanEvent event_;
         std::uint32_t from_ = 0;
@@ -70,9 +69,10 @@ class DeviceSpans {
         SpanEvent event;
         std::uint32_t from = 0, to = 0;  ///< marks of the timer
     };
-    bool on_host_ = false, sampled_ = true;
+    kernels::Backend* backend_ = nullptr;
+    bool watched_ = false, sampled_ = true;
+    bool at_once_ = false;  ///< the work of a span ends with it
     DeviceTimer* timer_ = nullptr;
-    kernels::Backend* watched_ = nullptr;
     std::uint64_t start_ticks_ = 0;
     std::vector<Timed> timed_;
 };

@@ -3,13 +3,23 @@
 #include <algorithm>
 
 #include "engine/heads/oracle.h"
-#include "engine/record/round_rows.h"
+#include "engine/sequence/round_rows.h"
 #include "engine/verify/tree_path.h"
 
 namespace draftscope {
 namespace {
 
 constexpr int max_known = 1 << 16;  // limit for the best tokens: all that the text has
+
+/// The text's best tokens at rows [first, first + rows), k of each or as many as it has.
+std::vector<TokenId> best_of_rows(const ReferenceText& text, int first, int rows, int k) {
+    std::vector<TokenId> best;
+    for (int row = first; k > 0 && row < first + rows; ++row) {
+        const std::vector<TokenId> ids = text.best(row, k);
+        best.insert(best.end(), ids.begin(), ids.end());
+    }
+    return best;
+}
 
 }  // namespace
 
@@ -25,11 +35,7 @@ void ReplayRunner::begin(ReplayCursor& cursor) const {
     cursor.drafted.reset();
     if (head_ == nullptr) return;
     const int k = std::min(head_->target_tokens().at_prompt, vocab_);
-    std::vector<TokenId> best;
-    for (int row = 0; k > 0 && row < cursor.text.prompt_tokens; ++row) {
-        const std::vector<TokenId> ids = cursor.text.best(row, k);
-        best.insert(best.end(), ids.begin(), ids.end());
-    }
+    const std::vector<TokenId> best = best_of_rows(cursor.text, 0, cursor.text.prompt_tokens, k);
     cursor.head =
         head_->begin_prompt(cursor.text.tokens.first(cursor.text.prompt_tokens),
                             Rows<const TokenId>(best.data(), k == 0 ? 0 : cursor.text.prompt_tokens, k));
@@ -37,45 +43,39 @@ void ReplayRunner::begin(ReplayCursor& cursor) const {
 
 Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features features) {
     std::vector<DraftJob> jobs;
-    std::vector<std::size_t> indices;
-    std::vector<ReplayCursor*> drafting;
+    std::vector<std::size_t> indices;  // of the jobs' cursors
     for (std::size_t i = 0; i < cursors.size(); ++i) {
-        ReplayCursor* cursor = cursors[i];
+        ReplayCursor& cursor = *cursors[i];
         DraftJob job;
-        job.sequence = static_cast<int>(drafting.size());
-        job.tokens = cursor->text.tokens.first(cursor->prefix);
-        job.state = cursor->drafter;
-        job.head_state = cursor->head.get();
-        job.tree = clip_tree(tree_, context_ - cursor->prefix - 1);
+        job.sequence = static_cast<int>(jobs.size());
+        job.tokens = cursor.text.tokens.first(cursor.prefix);
+        job.state = cursor.drafter;
+        job.head_state = cursor.head.get();
+        job.tree = clip_tree(tree_, context_ - cursor.prefix - 1);
         if (job.tree.nodes <= 1) {
             job.out = DraftTree::with_root(job.tokens.back());
-            cursor->drafted = std::move(job);
+            cursor.drafted = std::move(job);
             continue;
         }
-        if (needs_future_) load_future(*cursor);
+        if (needs_future_) load_future(cursor);
         indices.push_back(i);
         jobs.push_back(std::move(job));
-        drafting.push_back(cursor);
     }
     if (jobs.empty()) return {};
-    for (std::size_t i = 0; i < jobs.size(); ++i) DS_TRY(features(indices[i], jobs[i]));
+    for (std::size_t j = 0; j < jobs.size(); ++j) DS_TRY(features(indices[j], jobs[j]));
     DraftContext context{backend_, phases_, head_, tree_, nullptr};
     DS_TRY(drafting_.draft(context, jobs));
-    for (std::size_t i = 0; i < jobs.size(); ++i) drafting[i]->drafted = std::move(jobs[i]);
+    for (std::size_t j = 0; j < jobs.size(); ++j) cursors[indices[j]]->drafted = std::move(jobs[j]);
     return {};
 }
 
 /// A draft at level l predicts the token after token prefix - 1 + l of the text. The bonus needs one more
 /// level.
 void ReplayRunner::load_future(ReplayCursor& cursor) const {
-    std::vector<TokenId> best;
-    int levels = 0, k = 0;
     const int known = static_cast<int>(cursor.text.tokens.size());
-    for (int row = cursor.prefix - 1; row + 1 < known && levels <= tree_.levels(); ++row, ++levels) {
-        const std::vector<TokenId> ids = cursor.text.best(row, max_known);
-        k = static_cast<int>(ids.size());
-        best.insert(best.end(), ids.begin(), ids.end());
-    }
+    const int levels = std::clamp(known - cursor.prefix, 0, tree_.levels() + 1);
+    const std::vector<TokenId> best = best_of_rows(cursor.text, cursor.prefix - 1, levels, max_known);
+    const int k = levels == 0 ? 0 : static_cast<int>(best.size()) / levels;
     set_future_tokens(*cursor.head, Rows<const TokenId>(best.data(), levels, k));
 }
 
@@ -112,11 +112,8 @@ std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
         round.flops = static_cast<double>(cost.flops);
         if (decided) {
             const int k = std::min(head_->target_tokens().at_verified, vocab_);
-            std::vector<TokenId> best;
-            for (std::size_t i = 0; k > 0 && i < path.size(); ++i) {
-                const std::vector<TokenId> ids = cursor.text.best(cursor.prefix - 1 + static_cast<int>(i), k);
-                best.insert(best.end(), ids.begin(), ids.end());
-            }
+            const std::vector<TokenId> best =
+                best_of_rows(cursor.text, cursor.prefix - 1, static_cast<int>(path.size()), k);
             head_->on_verified(cursor.head.get(), tree, {path, rest[path.size() - 1], best, k, {}});
         }
     }

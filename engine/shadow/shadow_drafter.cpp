@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "capture/head_traits.h"
-#include "engine/record/round_rows.h"
+#include "engine/sequence/round_rows.h"
 #include "engine/shadow/shadow_evaluator.h"
 
 namespace draftscope {
@@ -30,8 +30,9 @@ bool ShadowDrafter::calibrates(std::span<const Round> rounds) const {
         return false;
     return std::ranges::any_of(rounds, [this](const Round& round) {
         const Sequence& sequence = *round.sequence;
-        return round.job >= 0 && sequence.calibrated < core_.options.calibration_rounds &&
-               sequence.outcome.rounds > calibration_interval * sequence.calibrated;
+        const int calibrated = sequence.shadows->calibrated;
+        return round.job >= 0 && calibrated < core_.options.calibration_rounds &&
+               sequence.outcome.rounds > calibration_interval * calibrated;
     });
 }
 
@@ -47,7 +48,7 @@ Status ShadowDrafter::draft(std::span<const DraftJob> jobs, std::span<const Roun
         status = draft_with({core_.full_head, std::string(full_head_id), HeadMode::calibration, 0, nullptr},
                             jobs, rounds);
         core_.full_draft_ns = monotonic_ns() - start;
-        for (const Round& round : rounds) ++round.sequence->calibrated;
+        for (const Round& round : rounds) ++round.sequence->shadows->calibrated;
     }
     for (std::size_t i = 0; i < aligned_.size() && status.ok(); ++i)
         status = draft_with(aligned_[i], jobs, rounds);
@@ -61,7 +62,6 @@ Status ShadowDrafter::draft_with(const DraftingHead& drafting, std::span<const D
     core_.spans.collect();
     const std::size_t first = core_.spans.size();
     std::vector<DraftJob> jobs(driving.begin(), driving.end());
-    std::vector<HeadState*> states(jobs.size());
     std::vector<std::size_t> places(jobs.size());
     for (std::size_t r = 0; r < rounds.size(); ++r) {
         if (rounds[r].job < 0) continue;
@@ -73,24 +73,24 @@ Status ShadowDrafter::draft_with(const DraftingHead& drafting, std::span<const D
         jobs[i].rows_per_call.clear();
         // The driving head's draft has caught up with the new slots.
         jobs[i].forget_slots();
-        if (drafting.mode == HeadMode::aligned)
-            states[i] = sequence.shadows->aligned[drafting.aligned_index].get();
-        jobs[i].head_state = states[i];
+        jobs[i].head_state = drafting.mode == HeadMode::aligned
+                                 ? sequence.shadows->aligned[drafting.aligned_index].get()
+                                 : nullptr;
     }
     DraftContext context{core_.backend, core_.phases, drafting.head, core_.options.tree, nullptr};
     DS_TRY(drafting_.draft(context, jobs));
     core_.spans.collect();
-    const TimeNs head_ns = core_.spans.head_ns(first, core_.spans.size());
+    const TimeNs head_ns = core_.spans.head_ns(first);
     for (std::size_t i = 0; i < jobs.size(); ++i) {
-        PendingShadowTrees::PendingTree pending;
+        PendingTree pending;
         pending.row = head_row(*drafting.head, jobs, i, drafting.text, drafting.mode);
         pending.row.run_id = core_.records.run_id();
         pending.row.round_id = core_.records.latest_round_id(places[i], rounds.size());
         pending.row.head_ns = split_evenly(head_ns, i, jobs.size());
         pending.first = jobs[i].tokens.size();
         pending.tree = std::move(jobs[i].out);
-        pending.active = active_set_for(drafting, states[i], pending.tree.max_depth() + 1);
-        rounds[places[i]].sequence->aligned.add(std::move(pending));
+        pending.active = active_set_for(drafting, jobs[i].head_state, pending.tree.max_depth() + 1);
+        rounds[places[i]].sequence->shadows->pending.push_back(std::move(pending));
     }
     return {};
 }

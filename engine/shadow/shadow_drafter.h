@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "engine/decode/decode_context.h"
-#include "engine/decode/round.h"
+#include "engine/sequence/decode_context.h"
+#include "engine/sequence/round.h"
 
 namespace draftscope {
 

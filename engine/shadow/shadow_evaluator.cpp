@@ -3,17 +3,59 @@
 #include <algorithm>
 
 #include "capture/head_traits.h"
-#include "engine/decode/logits_queries.h"
-#include "engine/record/round_rows.h"
+#include "engine/sequence/round_rows.h"
 #include "engine/shadow/shadow_drafter.h"
+#include "engine/verify/tree_path.h"
 
 namespace draftscope {
+namespace {
+
+/// The first `k` columns of `best` [rows, width].
+std::vector<TokenId> first_columns(std::span<const TokenId> best, int width, int k) {
+    std::vector<TokenId> out;
+    for (std::size_t at = 0; k > 0 && at < best.size(); at += width)
+        out.insert(out.end(), best.begin() + at, best.begin() + at + k);
+    return out;
+}
+
+}  // namespace
+
+void VerifiedLogits::add(int row, Rows<const float> logits, const TargetSample& choice) {
+    if (rows_.empty()) first_ = row;
+    Row& kept = rows_.emplace_back();
+    if (!spare_.empty()) {
+        kept.logits = std::move(spare_.back());
+        spare_.pop_back();
+    }
+    kept.logits.assign(logits.row_data(0), logits.row_data(0) + logits.cols);
+    kept.choice = choice;
+}
+
+void VerifiedLogits::drop_before(int row) {
+    for (; !rows_.empty() && first_ < row; ++first_) {
+        spare_.push_back(std::move(rows_.front().logits));
+        rows_.pop_front();
+    }
+}
+
+double VerifiedLogits::covered_prob(const DecodeContext& core, int row, DraftVocab& active, int level) const {
+    const Row& kept = rows_[row - first_];
+    return active.covered_prob(core.backend, kept.logits.data(), kept.choice, core.options.sampling, level);
+}
 
 std::vector<const ShadowHead*> aligned_heads(const DecodeOptions& options) {
     std::vector<const ShadowHead*> heads;
     for (const ShadowHead& shadow : options.shadows)
         if (shadow.aligned) heads.push_back(&shadow);
     return heads;
+}
+
+int best_tokens_for(std::span<const ShadowHead> shadows) {
+    int best = 0;
+    for (const ShadowHead& shadow : shadows)
+        best = std::max(
+            {best, shadow.head->target_tokens().at_prompt, shadow.head->target_tokens().at_verified});
+    return best;
 }
 
 bool can_evaluate_shadows(const DecodeContext& core) {
@@ -27,27 +69,29 @@ ShadowEvaluator::ShadowEvaluator(DecodeContext& core) : core_(core) {
         heads_.push_back({head,
                           ReplayRunner(core.drafter, ReplayHead{head.head, false}, core.backend, core.phases,
                                        core.options.tree, core.target.config().context, core.vocab),
-                          DraftVocab(head.head, core.vocab), at_end});
+                          std::make_shared<DraftVocab>(head.head, core.vocab), at_end});
     };
     aligned_ = aligned_heads(core.options);
-    for (const ShadowHead& shadow : core.options.shadows) {
-        best_k_ = std::max(
-            {best_k_, shadow.head->target_tokens().at_prompt, shadow.head->target_tokens().at_verified});
+    for (const ShadowHead& shadow : core.options.shadows)
         if (!shadow.aligned) follow(shadow, false);
-    }
     if (core.options.full_shadow_ns > 0 && core.options.batch == 1 && core.full_head != nullptr &&
         core.full_head != core.head)
         follow({std::string(full_head_id), core.full_head}, true);
-    best_k_ = std::min(best_k_, core.vocab);
+    best_k_ = std::min(best_tokens_for(core.options.shadows), core.vocab);
 }
 
 Status ShadowEvaluator::begin(Sequence& sequence) {
-    if ((heads_.empty() && aligned_.empty()) || sequence.done()) return {};
+    if (!can_evaluate_shadows(core_) || sequence.done()) return {};
     auto& shadows = *(sequence.shadows = std::make_shared<SequenceShadows>());
-    shadows.best =
-        find_prompt_top_tokens(core_.backend, core_.target.lm_head(), core_.forward, core_.vocab, best_k_)
-            .ids;
-    begin_aligned(sequence);
+    shadows.best = find_prompt_top_tokens(core_, best_k_).ids;
+    const int prompt = sequence.outcome.prompt_tokens;
+    for (const ShadowHead* shadow : aligned_) {
+        const int k = std::min(shadow->head->target_tokens().at_prompt, core_.vocab);
+        const std::vector<TokenId> best = first_columns(shadows.best, best_k_, k);
+        shadows.aligned.push_back(
+            shadow->head->begin_prompt(std::span(sequence.tokens).first(prompt),
+                                       Rows<const TokenId>(best.data(), k == 0 ? 0 : prompt, k)));
+    }
     if (heads_.empty()) return {};
     DS_TRY(append_features(sequence));
     const int slots = sequence.cache.slots();
@@ -57,7 +101,7 @@ Status ShadowEvaluator::begin(Sequence& sequence) {
         lane.drafter = core_.drafter.make_state(slots);
         lane.cursor.drafter = lane.drafter.get();
         lane.cursor.text.tokens = sequence.tokens;
-        lane.cursor.text.prompt_tokens = sequence.outcome.prompt_tokens;
+        lane.cursor.text.prompt_tokens = prompt;
         lane.cursor.text.best = [kept = &shadows, width = best_k_](int row, int k) {
             const auto first = kept->best.begin() + static_cast<std::ptrdiff_t>(row) * width;
             return std::vector<TokenId>(first, first + k);
@@ -67,31 +111,13 @@ Status ShadowEvaluator::begin(Sequence& sequence) {
         else if (keeps_logits())
             lane.cursor.text.covered_prob = [this, kept = &shadows, &lane](int row, const ActiveSet&,
                                                                            int level) {
-                return kept->verified.covered_prob(core_.backend, row, *lane.active, core_.options.sampling,
-                                                   level);
+                return kept->verified.covered_prob(core_, row, *lane.active, level);
             };
         heads_[i].runner.begin(lane.cursor);
-        if (lane.cursor.head)
-            lane.private_active = std::make_unique<DraftVocab>(heads_[i].head.head, core_.vocab);
-        lane.active = lane.private_active ? lane.private_active.get() : &heads_[i].active;
+        lane.active = lane.cursor.head ? std::make_shared<DraftVocab>(heads_[i].head.head, core_.vocab)
+                                       : heads_[i].active;
     }
     return {};
-}
-
-void ShadowEvaluator::begin_aligned(Sequence& sequence) {
-    SequenceShadows& shadows = *sequence.shadows;
-    const int prompt = sequence.outcome.prompt_tokens;
-    for (const ShadowHead* shadow : aligned_) {
-        const int k = std::min(shadow->head->target_tokens().at_prompt, core_.vocab);
-        std::vector<TokenId> best;
-        for (int row = 0; k > 0 && row < prompt; ++row) {
-            const auto first = shadows.best.begin() + static_cast<std::ptrdiff_t>(row) * best_k_;
-            best.insert(best.end(), first, first + k);
-        }
-        shadows.aligned.push_back(
-            shadow->head->begin_prompt(std::span(sequence.tokens).first(prompt),
-                                       Rows<const TokenId>(best.data(), k == 0 ? 0 : prompt, k)));
-    }
 }
 
 /// The sequence itself keeps only the features of the slots verified last.
@@ -109,8 +135,7 @@ Status ShadowEvaluator::append_features(Sequence& sequence) {
 void ShadowEvaluator::append_logits(const Round& round) {
     const Sequence& sequence = *round.sequence;
     const int root = static_cast<int>(sequence.tokens.size() - round.emitted.size()) - 1;
-    const std::size_t nodes = std::min(round.acceptance.path.size(), round.emitted.size());
-    for (std::size_t i = 0; i < nodes; ++i) {
+    for (std::size_t i = 0; i < round.nodes_with_token(); ++i) {
         const int node = round.acceptance.path[i];
         sequence.shadows->verified.add(root + static_cast<int>(i),
                                        core_.download_logits(round.first_row + node, 1), round.choices[node]);
@@ -122,28 +147,29 @@ void ShadowEvaluator::drop_logits(Sequence& sequence) {
     auto oldest = static_cast<int>(sequence.tokens.size());
     for (std::size_t i = 0; i < heads_.size(); ++i)
         if (!heads_[i].at_end) oldest = std::min(oldest, shadows.lanes[i].cursor.prefix - 1);
-    if (const auto row = sequence.aligned.oldest_row()) oldest = std::min(oldest, static_cast<int>(*row));
+    // The root's row predicts the first token after it.
+    for (const PendingTree& pending : shadows.pending)
+        oldest = std::min(oldest, static_cast<int>(pending.first) - 1);
     shadows.verified.drop_before(oldest);
 }
 
 Status ShadowEvaluator::after_step(std::span<const Round> rounds) {
     if (heads_.empty() && aligned_.empty()) {
-        for (const Round& round : rounds) evaluate_aligned(*round.sequence, round.sequence->done());
+        for (const Round& round : rounds) evaluate_pending(*round.sequence, round.sequence->done());
         return {};
     }
     for (const Round& round : rounds) {
+        SequenceShadows& shadows = *round.sequence->shadows;
         if (!heads_.empty()) DS_TRY(append_features(*round.sequence));
-        round.sequence->shadows->round_ends.push_back(static_cast<int>(round.sequence->tokens.size()));
+        shadows.round_ends.push_back(static_cast<int>(round.sequence->tokens.size()));
         if (keeps_logits()) append_logits(round);
         std::vector<TokenId> ids;
         if (best_k_ > 0) {
-            const RoundOutcome outcome = make_round_outcome(core_, round);
-            find_top_tokens(outcome, round.acceptance.path, best_k_, ids);
-            SequenceShadows& shadows = *round.sequence->shadows;
+            find_top_tokens(core_, round, round.acceptance.path, best_k_, ids);
             shadows.best.insert(shadows.best.end(), ids.begin(), ids.end());
         }
         observe_aligned(round, ids);
-        evaluate_aligned(*round.sequence, round.sequence->done());
+        evaluate_pending(*round.sequence, round.sequence->done());
     }
     core_.phases.set_observer(nullptr);  // only the driving head can be stepped through
     Status status;
@@ -156,29 +182,47 @@ Status ShadowEvaluator::after_step(std::span<const Round> rounds) {
 
 /// `best` is [path, best_k_].
 void ShadowEvaluator::observe_aligned(const Round& round, std::span<const TokenId> best) {
-    const std::vector<int>& path = round.acceptance.path;
     for (std::size_t i = 0; i < aligned_.size(); ++i) {
         LmHead& head = *aligned_[i]->head;
         const int k = std::min(head.target_tokens().at_verified, core_.vocab);
-        std::vector<TokenId> mine;
-        for (std::size_t p = 0; k > 0 && p < path.size(); ++p) {
-            const auto first = best.begin() + static_cast<std::ptrdiff_t>(p) * best_k_;
-            mine.insert(mine.end(), first, first + k);
-        }
+        const std::vector<TokenId> path_best = first_columns(best, best_k_, k);
         head.on_verified(round.sequence->shadows->aligned[i].get(), round.tree,
-                         {path, round.acceptance.bonus, mine, k, {}});
+                         {round.acceptance.path, round.acceptance.bonus, path_best, k, {}});
     }
 }
 
-void ShadowEvaluator::evaluate_aligned(Sequence& sequence, bool at_end) {
-    if (sequence.aligned.empty()) return;
-    const VerifiedLogits* rows = keeps_logits() && sequence.shadows ? &sequence.shadows->verified : nullptr;
-    core_.records.evaluated(
-        sequence.aligned.evaluate(core_.backend, sequence.tokens, at_end, rows, core_.options.sampling));
-}
-
-void ShadowEvaluator::end(Sequence& sequence) {
-    evaluate_aligned(sequence, true);
+void ShadowEvaluator::evaluate_pending(Sequence& sequence, bool at_end) {
+    if (!sequence.shadows || sequence.shadows->pending.empty()) return;
+    SequenceShadows& shadows = *sequence.shadows;
+    const std::span<const TokenId> tokens = sequence.tokens;
+    std::vector<HeadEvalRow> rows;
+    std::erase_if(shadows.pending, [&](PendingTree& pending) {
+        const auto known = tokens.subspan(std::min(pending.first, tokens.size()));
+        const auto accepted = follow_path(pending.tree, known).size() - 1;
+        // A committed token that is not in the tree decides it.
+        if (accepted == known.size() && !at_end) return false;
+        // If the prompt ended before any token followed, the text does not decide the tree.
+        if (known.empty()) return true;
+        HeadEvalRow& row = rows.emplace_back(std::move(pending.row));
+        row.accepted = static_cast<int>(accepted);
+        row.committed = std::min(row.accepted + 1, static_cast<int>(known.size()));
+        row.covered = row.committed;
+        if (pending.active == nullptr) {
+            row.covered_mass = 1.0;
+            return true;
+        }
+        row.covered = 0;
+        double covered_prob = 0;
+        for (int i = 0; i < row.committed; ++i) {
+            row.covered += pending.active->covers(known[i], i) ? 1 : 0;
+            if (keeps_logits())
+                covered_prob += shadows.verified.covered_prob(core_, static_cast<int>(pending.first) - 1 + i,
+                                                              *pending.active, i);
+        }
+        if (keeps_logits()) row.covered_mass = covered_prob / row.committed;
+        return true;
+    });
+    core_.records.evaluated(std::move(rows));
 }
 
 /// Returns whether a head drafts after this step. One that waits for the end of the text must fit in the
@@ -239,7 +283,6 @@ Status ShadowEvaluator::draft(std::size_t index, std::span<Sequence* const> sequ
         lanes.push_back(&lane.cursor);
     }
     const int d = core_.target.config().hidden;
-    const int aux_width = static_cast<int>(core_.drafter.aux_layers().size()) * d;
     const auto features = [&](std::size_t i, DraftJob& job) -> Status {
         SequenceShadows& shadows = *sequences[i]->shadows;
         SequenceShadows::Lane& lane = shadows.lanes[index];
@@ -249,7 +292,7 @@ Status ShadowEvaluator::draft(std::size_t index, std::span<Sequence* const> sequ
                                      slots - lane.processed_slots, width);
         };
         if (!shadows.hidden.empty()) job.new_hidden = part(shadows.hidden, d);
-        if (!shadows.aux.empty()) job.new_aux = part(shadows.aux, aux_width);
+        if (!shadows.aux.empty()) job.new_aux = part(shadows.aux, core_.aux_width());
         lane.processed_slots = slots;
         return {};
     };
@@ -257,7 +300,7 @@ Status ShadowEvaluator::draft(std::size_t index, std::span<Sequence* const> sequ
     const std::size_t first = core_.spans.size();
     DS_TRY(heads_[index].runner.draft(lanes, features));
     core_.spans.collect();
-    const TimeNs head_ns = core_.spans.head_ns(first, core_.spans.size());
+    const TimeNs head_ns = core_.spans.head_ns(first);
     core_.spans.clear();  // they are no part of a step
     for (std::size_t i = 0; i < sequences.size(); ++i)
         sequences[i]->shadows->lanes[index].head_ns = split_evenly(head_ns, i, sequences.size());

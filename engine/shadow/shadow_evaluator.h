@@ -1,25 +1,55 @@
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "engine/decode/decode_context.h"
-#include "engine/decode/round.h"
+#include "engine/sequence/decode_context.h"
+#include "engine/sequence/round.h"
 #include "engine/shadow/replay_runner.h"
-#include "engine/shadow/verified_logits.h"
 
 namespace draftscope {
+
+/// The target's logits after the latest committed tokens, kept to evaluate other heads after their forward
+/// output was overwritten.
+class VerifiedLogits {
+  public:
+    /// Appends a copy of the logits after token `row` of the sequence. Rows must be contiguous.
+    void add(int row, Rows<const float> logits, const TargetSample& choice);
+    /// Releases the rows before `row`.
+    void drop_before(int row);
+    /// Probability, after token `row`, of the active set at draft level `level`.
+    double covered_prob(const DecodeContext& core, int row, DraftVocab& active, int level) const;
+
+  private:
+    struct Row {
+        std::vector<float> logits;
+        TargetSample choice;
+    };
+    std::deque<Row> rows_;
+    std::vector<std::vector<float>> spare_;  ///< buffers of released rows, for reuse
+    int first_ = 0;                          ///< token of the first row in `rows_`
+};
+
+/// A tree that another head drafted in a round of the driving head (docs/decisions/0002). It waits until the
+/// committed tokens decide it and is then evaluated by exact match.
+struct PendingTree {
+    DraftTree tree;
+    HeadEvalRow row;        ///< complete except for accepted, committed and coverage
+    std::size_t first = 0;  ///< index, in the sequence's tokens, of the token after the tree's root
+    /// Active sets of the head at the time of the draft; null = the whole vocabulary.
+    std::shared_ptr<DraftVocab> active;
+};
 
 /// The state that a sequence keeps for its shadow heads.
 struct SequenceShadows {
     struct Lane {
         ReplayCursor cursor;
         std::unique_ptr<DrafterState> drafter;
-        int processed_slots = 0;       ///< slots that the drafter has processed
-        TimeNs head_ns = 0;            ///< T_head of the tree that is not yet decided
-        DraftVocab* active = nullptr;  ///< `private_active`, or the shared sets if the head has no state
-        std::unique_ptr<DraftVocab> private_active;
+        int processed_slots = 0;             ///< slots that the drafter has processed
+        TimeNs head_ns = 0;                  ///< T_head of the tree that is not yet decided
+        std::shared_ptr<DraftVocab> active;  ///< all sequences', or its own if the head has a state
     };
     std::vector<float> hidden, aux;                   ///< features of every verified slot
     std::vector<TokenId> best;                        ///< [slots, k] the target's best tokens
@@ -27,6 +57,8 @@ struct SequenceShadows {
     VerifiedLogits verified;                          ///< logits that undecided trees may still need
     std::vector<Lane> lanes;                          ///< one for each self-paced head
     std::vector<std::unique_ptr<HeadState>> aligned;  ///< one for each aligned head; null if stateless
+    std::vector<PendingTree> pending;                 ///< of aligned heads and calibration rounds
+    int calibrated = 0;                               ///< rounds in which the full head also drafted
 };
 
 /// Evaluates heads in addition to the driving one. Self-paced heads follow the text with their own rounds,
@@ -42,17 +74,16 @@ class ShadowEvaluator {
     Status begin(Sequence& sequence);
     /// Call after a step, before the next forward pass.
     Status after_step(std::span<const Round> rounds);
-    /// Call when the sequence ends. Evaluates all pending trees.
-    void end(Sequence& sequence);
+    /// Removes the pending trees that the text decides and records their rows. At the end of a text all of
+    /// them are decided, clipped like the last round.
+    void evaluate_pending(Sequence& sequence, bool at_end);
 
   private:
     bool runs_now(std::size_t index, const Sequence& sequence) const;
     static std::ptrdiff_t rounds_after(const Sequence& sequence, int last);
     Status run_self_paced(std::size_t index, std::span<const Round> rounds);
     Status draft(std::size_t index, std::span<Sequence* const> sequences);
-    void begin_aligned(Sequence& sequence);
     void observe_aligned(const Round& round, std::span<const TokenId> best);
-    void evaluate_aligned(Sequence& sequence, bool at_end);
     Status append_features(Sequence& sequence);
     void append_logits(const Round& round);
     void drop_logits(Sequence& sequence);
@@ -62,8 +93,8 @@ class ShadowEvaluator {
     struct SelfPaced {
         ShadowHead head;
         ReplayRunner runner;
-        DraftVocab active;    ///< only for a head without state
-        bool at_end = false;  ///< follows the text when it has ended
+        std::shared_ptr<DraftVocab> active;  ///< only for a head without state
+        bool at_end = false;                 ///< follows the text when it has ended
     };
 
     DecodeContext& core_;
@@ -75,6 +106,8 @@ class ShadowEvaluator {
 
 /// The aligned heads among a run's shadow heads, in the order of SequenceShadows::aligned.
 std::vector<const ShadowHead*> aligned_heads(const DecodeOptions& options);
+/// The number of the target's best tokens that these heads read at a position.
+int best_tokens_for(std::span<const ShadowHead> shadows);
 /// Returns whether other heads can be evaluated: by exact match, so only in a recorded run under that rule.
 bool can_evaluate_shadows(const DecodeContext& core);
 

@@ -84,10 +84,6 @@ constexpr std::string_view space_class =
     R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
 constexpr const char* one_digit = R"(\p{N})";
-constexpr const char* llama3_words =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* qwen2_words =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* tekken_words =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* deepseek3_words =
@@ -97,40 +93,24 @@ constexpr const char* deepseek3_words =
 struct Recipe {
     std::array<std::string_view, 6> names;
     std::array<const char*, 5> patterns;
-    bool normalises;
-    bool ignore_merges;
-    bool adds_bos;
+    PreTokenizer::Defaults defaults = {};
 };
+constexpr PreTokenizer::Defaults like_llama3 = {.ignore_merges = true, .adds_bos = true};
 
 // From the models' tokenizer.json files. "dbrx" is the name in OLMo 2's GGUF files.
 constexpr std::array recipes = {
-    Recipe{{"smollm", "starcoder", "refact", "command-r", "codeshell"},
-           {one_digit, gpt2_split_pattern},
-           false,
-           false,
-           false},
+    Recipe{{"smollm", "starcoder", "refact", "command-r", "codeshell"}, {one_digit, gpt2_split_pattern}},
     // llama.cpp's, for files that name none.
-    Recipe{{"default"},
-           {R"([\p{P}\$\+<=>\^~\|]+)", gpt2_split_pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"},
-           false,
-           false,
-           false},
-    Recipe{{"gpt-2", "gpt2", "phi-2"}, {gpt2_split_pattern}, false, false, false},
-    Recipe{{"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral"}, {llama3_words}, false, true, true},
-    Recipe{{"qwen2", "deepseek-r1-qwen", "megrez"}, {qwen2_words}, true, false, false},
-    Recipe{{"dbrx"}, {llama3_words}, false, false, false},
-    Recipe{{"tekken"}, {tekken_words}, false, true, true},
-    Recipe{{"deepseek-v3"},
-           {R"(\p{N}{1,3})", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", deepseek3_words},
-           false,
-           false,
-           false},
+    Recipe{{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", gpt2_split_pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
+    Recipe{{"gpt-2", "gpt2", "phi-2"}, {gpt2_split_pattern}},
+    Recipe{{"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral"}, {llama3_split_pattern}, like_llama3},
+    Recipe{{"qwen2", "deepseek-r1-qwen", "megrez"}, {qwen2_split_pattern}, {.normalises = true}},
+    Recipe{{"dbrx"}, {llama3_split_pattern}},
+    Recipe{{"tekken"}, {tekken_words}, like_llama3},
+    Recipe{{"deepseek-v3"}, {R"(\p{N}{1,3})", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", deepseek3_words}},
     Recipe{{"deepseek-coder"},
            {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+",
-            one_digit},
-           false,
-           false,
-           false},
+            one_digit}},
 };
 
 const Recipe* find_recipe(std::string_view name) {
@@ -244,7 +224,6 @@ void join_parts(SplitStep::Behaviour behaviour, std::vector<Part>& parts) {
 }  // namespace
 
 struct PreTokenizer::Impl {
-    bool normalises = false, ignore_merges = false, adds_bos = false;
     std::vector<Stage> stages;
 
     Status add(const SplitStep& step, std::string_view file);
@@ -318,10 +297,9 @@ Result<PreTokenizer> PreTokenizer::create(std::string_view name, std::string_vie
     for (const char* pattern : recipe->patterns) {
         if (pattern != nullptr) DS_TRY(impl->add({pattern, SplitStep::Behaviour::isolated, false}, file));
     }
-    impl->normalises = recipe->normalises;
-    impl->ignore_merges = recipe->ignore_merges;
-    impl->adds_bos = recipe->adds_bos;
-    return PreTokenizer(std::move(impl));
+    PreTokenizer out(std::move(impl));
+    out.defaults_ = recipe->defaults;
+    return out;
 }
 
 Result<PreTokenizer> PreTokenizer::from_steps(const std::vector<SplitStep>& steps, std::string_view file) {
@@ -337,16 +315,6 @@ void PreTokenizer::split(std::string_view text, std::vector<std::string_view>& p
         return;
     }
     impl_->split(text, 0, match.get(), pieces);
-}
-
-bool PreTokenizer::normalises() const {
-    return impl_->normalises;
-}
-bool PreTokenizer::ignore_merges() const {
-    return impl_->ignore_merges;
-}
-bool PreTokenizer::adds_bos_by_default() const {
-    return impl_->adds_bos;
 }
 
 PreTokenizer::PreTokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

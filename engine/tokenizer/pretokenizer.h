@@ -35,9 +35,14 @@ struct SplitStep {
     bool is_byte_level() const { return pattern.empty(); }
 };
 
-/// GPT-2's splitting pattern, which a tokenizer.json's ByteLevel step may include.
+/// Splitting patterns of tokenizer.json files: GPT-2's, which a ByteLevel step may include, and others.
 inline constexpr const char* gpt2_split_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+inline constexpr const char* llama3_split_pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr const char* qwen2_split_pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 /// Splits text into the pieces within which byte-level BPE merges. Immutable, safe to share between threads.
 class PreTokenizer {
@@ -52,17 +57,19 @@ class PreTokenizer {
     /// Appends the pieces of `text`, which must be valid UTF-8. Concatenated, they are `text` without what
     /// the steps remove.
     void split(std::string_view text, std::vector<std::string_view>& pieces) const;
-    /// Whether text is normalised to Unicode NFC first (Qwen).
-    bool normalises() const;
-    /// Whether a piece that is a token skips the merges (Llama 3).
-    bool ignore_merges() const;
-    /// Whether text starts with the beginning-of-text token if the file does not say.
-    bool adds_bos_by_default() const;
+    /// What models of a named pre-tokenizer do, unless their file says otherwise.
+    struct Defaults {
+        bool normalises = false;     ///< text is normalised to Unicode NFC first (Qwen)
+        bool ignore_merges = false;  ///< a piece that is a token skips the merges (Llama 3)
+        bool adds_bos = false;       ///< text starts with the beginning-of-text token
+    };
+    const Defaults& defaults() const { return defaults_; }
 
   private:
     struct Impl;
     explicit PreTokenizer(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;
+    Defaults defaults_;
 };
 
 }  // namespace draftscope

@@ -169,18 +169,12 @@ void SentencePieces::encode(std::string_view text, bool at_start, bool parse_spe
                             std::vector<TokenId>& out) const {
     if (text.empty()) return;
     escape(text, at_start, scratch.escaped);
-    const std::string_view escaped = scratch.escaped;
-    for (std::size_t done = 0; done < escaped.size();) {
-        const SpecialTokens::Hit hit = user_defined_.find(escaped, done, parse_special);
-        const std::size_t end = hit.id == no_token ? escaped.size() : hit.begin;
-        const std::string_view plain = escaped.substr(done, end - done);
+    user_defined_.split(scratch.escaped, parse_special, out, [&](std::string_view plain, std::size_t) {
         if (scores_.empty())
             merge_by_rank(plain, scratch, out);
         else
             merge_by_score(plain, scratch, out);
-        if (hit.id != no_token) out.push_back(hit.id);
-        done = end + hit.length;
-    }
+    });
 }
 
 }  // namespace draftscope

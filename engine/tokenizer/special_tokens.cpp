@@ -12,13 +12,6 @@
 namespace draftscope {
 namespace {
 
-/// Unicode's White_Space.
-bool is_space(char32_t c) {
-    return (c >= 0x09 && c <= 0x0d) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
-           c == 0x3000;
-}
-
 bool is_word(char32_t c) {
     const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
     return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_ND) ||
@@ -46,6 +39,12 @@ bool has_word_at(std::string_view text, std::size_t at) {
 
 }  // namespace
 
+bool is_white_space(char32_t c) {
+    return (c >= 0x09 && c <= 0x0d) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+           c == 0x3000;
+}
+
 void SpecialTokens::add(std::string text, TokenId id, bool control, TokenMatching matching) {
     if (text.empty()) return;
     std::vector<Entry>& entries = by_first_byte_[static_cast<std::uint8_t>(text[0])];
@@ -63,12 +62,12 @@ SpecialTokens::Hit SpecialTokens::find(std::string_view text, std::size_t from, 
                 continue;
             while (entry.matching.lstrip && begin > from) {
                 const Utf8Unit unit = last_before(text, from, begin);
-                if (unit.kind != Utf8Unit::Kind::character || !is_space(unit.character)) break;
+                if (unit.kind != Utf8Unit::Kind::character || !is_white_space(unit.character)) break;
                 begin -= unit.length;
             }
             while (entry.matching.rstrip && end < text.size()) {
                 const Utf8Unit unit = next_utf8(text.substr(end));
-                if (unit.kind != Utf8Unit::Kind::character || !is_space(unit.character)) break;
+                if (unit.kind != Utf8Unit::Kind::character || !is_white_space(unit.character)) break;
                 end += unit.length;
             }
             return {begin, end - begin, entry.id};
@@ -78,12 +77,11 @@ SpecialTokens::Hit SpecialTokens::find(std::string_view text, std::size_t from, 
 }
 
 Status fit_to_embedding(TokenizerSpec& spec, int rows) {
-    constexpr int control = 3, unused = 5;
     // create() reports this error.
     if (spec.types.size() != spec.tokens.size()) return {};
     const auto beyond = [&](TokenId id) { return id >= rows && id < static_cast<int>(spec.tokens.size()); };
     for (std::size_t id = rows; id < spec.tokens.size(); ++id) {
-        if (spec.types[id] >= control && spec.types[id] <= unused) continue;
+        if (spec.types[id] >= type_control && spec.types[id] <= type_unused) continue;
         return bad_input(
             "{}: the tokenizer has {} tokens, the embedding only {} rows, and token {} '{}' beyond them "
             "can occur in any text",

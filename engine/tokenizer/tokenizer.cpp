@@ -126,25 +126,22 @@ Result<BpeMerges> read_merges(const TokenizerSpec& spec) {
     return out;
 }
 
-struct Tokenizer::Impl {
+/// What turns text into ids.
+struct Tokenizer::Encoder {
     struct Scratch {
         std::vector<std::string_view> pieces;
         std::vector<TokenId> bytes;
         BpeMerges::Scratch merging;
         SentencePieces::Scratch sentence;
     };
-    Status make_byte_level(TokenizerSpec& spec);
+    /// Also fill the bytes of the tokens.
+    Status make_byte_level(TokenizerSpec& spec, std::vector<std::string>& bytes);
+    Status make_sentence_pieces(const TokenizerSpec& spec, std::vector<std::string>& bytes);
     void add_special(const TokenizerSpec& spec, TokenId id, bool control);
     void encode_segment(std::string_view text, bool at_start, bool parse_special, Scratch& scratch,
                         std::vector<TokenId>& out) const;
-    Status make_sentence_pieces(const TokenizerSpec& spec);
     void encode_plain(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
     void encode_piece(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
-    bool control(TokenId id) const {
-        const int type = types[id];
-        return type == type_control || type == type_unknown;
-    }
-    bool known(TokenId id) const { return id >= 0 && static_cast<std::size_t>(id) < bytes.size(); }
 
     std::optional<PreTokenizer> splitter;  ///< byte-level BPE
     std::optional<SentencePieces> sentence;
@@ -152,20 +149,13 @@ struct Tokenizer::Impl {
     SpecialTokens special;
     SpecialTokens normalised_tokens;      ///< matched in the text that `special` left
     std::array<TokenId, 256> byte_ids{};  ///< no_token: the vocabulary has no token for this byte
-    std::vector<std::string> bytes;       ///< by id
-    std::vector<int> types;               ///< by id
     std::unordered_map<std::string, TokenId> ids_by_bytes;  ///< by bytes; only if pieces may skip the merges
-    std::vector<TokenId> eos;
-    TokenId bos = no_token;
-    TokenId named_eos = no_token;
-    bool add_bos = false, add_bos_to_chat = false, add_eos = false;
-    std::string bos_note;
     bool normalises = false;
-    std::uint64_t fingerprint = 0;
 };
 
 /// The splitting patterns cannot match invalid UTF-8, so each run of invalid bytes is a separate piece.
-void Tokenizer::Impl::encode_plain(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const {
+void Tokenizer::Encoder::encode_plain(std::string_view text, Scratch& scratch,
+                                      std::vector<TokenId>& out) const {
     while (!text.empty()) {
         const std::size_t valid = valid_utf8_prefix(text);
         const std::string_view words = text.substr(0, valid);
@@ -180,8 +170,8 @@ void Tokenizer::Impl::encode_plain(std::string_view text, Scratch& scratch, std:
     }
 }
 
-void Tokenizer::Impl::encode_piece(std::string_view piece, Scratch& scratch,
-                                   std::vector<TokenId>& out) const {
+void Tokenizer::Encoder::encode_piece(std::string_view piece, Scratch& scratch,
+                                      std::vector<TokenId>& out) const {
     if (!ids_by_bytes.empty()) {
         if (const auto found = ids_by_bytes.find(std::string(piece)); found != ids_by_bytes.end()) {
             out.push_back(found->second);
@@ -196,18 +186,20 @@ void Tokenizer::Impl::encode_piece(std::string_view piece, Scratch& scratch,
     merges.apply(scratch.bytes, scratch.merging, out);
 }
 
+void add_eos(TokenizerSpec& spec, TokenId id) {
+    if (id != no_token && std::count(spec.eos.begin(), spec.eos.end(), id) == 0) spec.eos.push_back(id);
+}
+
 void add_known_eos(TokenizerSpec& spec) {
     constexpr std::array<std::string_view, 5> names = {"<|im_end|>", "<|endoftext|>", "<|eot_id|>",
                                                        "<|eom_id|>", "<|end_of_text|>"};
     for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
-        const auto id = static_cast<TokenId>(i);
-        const bool ends =
-            spec.types[i] == type_control && std::count(names.begin(), names.end(), spec.tokens[i]) != 0;
-        if (ends && std::count(spec.eos.begin(), spec.eos.end(), id) == 0) spec.eos.push_back(id);
+        if (spec.types[i] == type_control && std::count(names.begin(), names.end(), spec.tokens[i]) != 0)
+            add_eos(spec, static_cast<TokenId>(i));
     }
 }
 
-Status Tokenizer::Impl::make_byte_level(TokenizerSpec& spec) {
+Status Tokenizer::Encoder::make_byte_level(TokenizerSpec& spec, std::vector<std::string>& bytes) {
     DS_ASSIGN(PreTokenizer made, spec.steps.empty() ? PreTokenizer::create(spec.pre, spec.file)
                                                     : PreTokenizer::from_steps(spec.steps, spec.file));
     splitter.emplace(std::move(made));
@@ -217,8 +209,8 @@ Status Tokenizer::Impl::make_byte_level(TokenizerSpec& spec) {
         const auto found = vocabulary.find(encode_byte_level(std::string(1, static_cast<char>(byte))));
         byte_ids[byte] = found == vocabulary.end() ? no_token : found->second;
     }
-    normalises = spec.normalises.value_or(splitter->normalises());
-    const bool ignore_merges = spec.ignore_merges.value_or(splitter->ignore_merges());
+    normalises = spec.normalises.value_or(splitter->defaults().normalises);
+    const bool ignore_merges = spec.ignore_merges.value_or(splitter->defaults().ignore_merges);
     for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
         std::string& token = spec.tokens[id];
         const int type = spec.types[id];
@@ -234,7 +226,7 @@ Status Tokenizer::Impl::make_byte_level(TokenizerSpec& spec) {
     return {};
 }
 
-void Tokenizer::Impl::add_special(const TokenizerSpec& spec, TokenId id, bool control) {
+void Tokenizer::Encoder::add_special(const TokenizerSpec& spec, TokenId id, bool control) {
     const std::string& token = spec.tokens[id];
     const auto found = std::find_if(spec.added.begin(), spec.added.end(),
                                     [&](const AddedToken& added) { return added.id == id; });
@@ -245,7 +237,7 @@ void Tokenizer::Impl::add_special(const TokenizerSpec& spec, TokenId id, bool co
 
 /// User-defined tokens are found inside the text (merging by score) or split it first (a tokenizer.json's
 /// added tokens).
-Status Tokenizer::Impl::make_sentence_pieces(const TokenizerSpec& spec) {
+Status Tokenizer::Encoder::make_sentence_pieces(const TokenizerSpec& spec, std::vector<std::string>& bytes) {
     DS_ASSIGN(sentence, SentencePieces::create(spec));
     for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
         const std::string& token = spec.tokens[i];
@@ -262,55 +254,46 @@ Status Tokenizer::Impl::make_sentence_pieces(const TokenizerSpec& spec) {
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
     DS_TRY(check_spec(spec));
-    auto impl = std::make_unique<Impl>();
-    impl->fingerprint = compute_fingerprint(spec);
-    impl->bytes.reserve(spec.tokens.size());
-    DS_TRY(spec.model == "llama" ? impl->make_sentence_pieces(spec) : impl->make_byte_level(spec));
-    impl->types = std::move(spec.types);
-    impl->eos = std::move(spec.eos);
-    impl->bos = spec.bos;
-    impl->named_eos = spec.named_eos != no_token ? spec.named_eos
-                      : impl->eos.empty()        ? no_token
-                                                 : impl->eos.front();
-    impl->add_bos = spec.add_bos;
-    impl->add_bos_to_chat = spec.add_bos_to_chat;
-    impl->add_eos = spec.add_eos;
-    impl->bos_note = spec.bos_note;
-    return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
+    std::unique_ptr<Tokenizer> out(new Tokenizer);
+    out->fingerprint_ = compute_fingerprint(spec);
+    out->bytes_.reserve(spec.tokens.size());
+    DS_TRY(spec.model == "llama" ? out->encoder_->make_sentence_pieces(spec, out->bytes_)
+                                 : out->encoder_->make_byte_level(spec, out->bytes_));
+    out->types_ = std::move(spec.types);
+    out->eos_ = std::move(spec.eos);
+    out->bos_ = spec.bos;
+    out->named_eos_ = spec.named_eos != no_token ? spec.named_eos
+                      : out->eos_.empty()        ? no_token
+                                                 : out->eos_.front();
+    out->add_bos_ = spec.add_bos;
+    out->add_bos_to_chat_ = spec.add_bos_to_chat;
+    out->add_eos_ = spec.add_eos;
+    out->bos_note_ = spec.bos_note;
+    return out;
 }
 
-void Tokenizer::Impl::encode_segment(std::string_view text, bool at_start, bool parse_special,
-                                     Scratch& scratch, std::vector<TokenId>& out) const {
-    for (std::size_t done = 0; done < text.size();) {
-        const SpecialTokens::Hit hit = normalised_tokens.find(text, done, parse_special);
-        const std::size_t end = hit.id == no_token ? text.size() : hit.begin;
-        const std::string_view plain = text.substr(done, end - done);
+void Tokenizer::Encoder::encode_segment(std::string_view text, bool at_start, bool parse_special,
+                                        Scratch& scratch, std::vector<TokenId>& out) const {
+    normalised_tokens.split(text, parse_special, out, [&](std::string_view plain, std::size_t begin) {
         if (sentence)
-            sentence->encode(plain, at_start && done == 0, parse_special, scratch.sentence, out);
+            sentence->encode(plain, at_start && begin == 0, parse_special, scratch.sentence, out);
         else
             encode_plain(plain, scratch, out);
-        if (hit.id != no_token) out.push_back(hit.id);
-        done = end + hit.length;
-    }
+    });
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, bool parse_special) const {
     std::vector<TokenId> out;
-    Impl::Scratch scratch;
-    std::size_t done = 0;
-    while (done < text.size()) {
-        const SpecialTokens::Hit hit = impl_->special.find(text, done, parse_special);
-        const std::size_t end = hit.id == no_token ? text.size() : hit.begin;
-        impl_->encode_segment(text.substr(done, end - done), done == 0, parse_special, scratch, out);
-        if (hit.id != no_token) out.push_back(hit.id);
-        done = end + hit.length;
-    }
+    Encoder::Scratch scratch;
+    encoder_->special.split(text, parse_special, out, [&](std::string_view segment, std::size_t begin) {
+        encoder_->encode_segment(segment, begin == 0, parse_special, scratch, out);
+    });
     return out;
 }
 
 const std::string& Tokenizer::token_bytes(TokenId id) const {
     static const std::string none;
-    return impl_->known(id) ? impl_->bytes[id] : none;
+    return known(id) ? bytes_[id] : none;
 }
 
 std::string Tokenizer::decode(const std::vector<TokenId>& ids, bool keep_special) const {
@@ -321,42 +304,7 @@ std::string Tokenizer::decode(const std::vector<TokenId>& ids, bool keep_special
     return out;
 }
 
-int Tokenizer::size() const {
-    return static_cast<int>(impl_->bytes.size());
-}
-bool Tokenizer::is_control(TokenId id) const {
-    return impl_->known(id) && impl_->control(id);
-}
-const std::vector<TokenId>& Tokenizer::eos() const {
-    return impl_->eos;
-}
-bool Tokenizer::is_eos(TokenId id) const {
-    for (const TokenId end : impl_->eos) {
-        if (end == id) return true;
-    }
-    return false;
-}
-TokenId Tokenizer::named_eos() const {
-    return impl_->named_eos;
-}
-TokenId Tokenizer::bos() const {
-    return impl_->bos;
-}
-bool Tokenizer::add_eos() const {
-    return impl_->add_eos;
-}
-
-bool Tokenizer::add_bos(bool to_chat) const {
-    return to_chat ? impl_->add_bos_to_chat : impl_->add_bos;
-}
-const std::string& Tokenizer::bos_note() const {
-    return impl_->bos_note;
-}
-std::uint64_t Tokenizer::fingerprint() const {
-    return impl_->fingerprint;
-}
-
-Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::Tokenizer() : encoder_(std::make_unique<Encoder>()) {}
 Tokenizer::~Tokenizer() = default;
 
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,6 +65,8 @@ struct TokenizerSpec {
     std::optional<bool> ignore_merges;  ///< a piece that is a token skips the merges
 };
 
+/// Adds an id that ends a turn, unless the spec has it or it is no_token.
+void add_eos(TokenizerSpec& spec, TokenId id);
 /// Adds control tokens that end a turn in every model that has them. Files often list only some of them.
 void add_known_eos(TokenizerSpec& spec);
 /// Fits the spec to an embedding of `rows` rows. Added tokens beyond it are allowed (some published models
@@ -89,25 +92,36 @@ class Tokenizer {
     /// Bytes of one token; "" for ids without bytes (padding rows). Control tokens return their name.
     const std::string& token_bytes(TokenId id) const;
     std::string decode(const std::vector<TokenId>& ids, bool keep_special = false) const;
-    int size() const;
-    bool is_control(TokenId id) const;
-    const std::vector<TokenId>& eos() const;
-    bool is_eos(TokenId id) const;
+    int size() const { return static_cast<int>(bytes_.size()); }
+    bool is_control(TokenId id) const {
+        return known(id) && (types_[id] == type_control || types_[id] == type_unknown);
+    }
+    const std::vector<TokenId>& eos() const { return eos_; }
+    bool is_eos(TokenId id) const { return std::find(eos_.begin(), eos_.end(), id) != eos_.end(); }
     /// The eos_token of chat templates: the token that the file names, else the first of eos().
-    TokenId named_eos() const;
-    TokenId bos() const;
-    bool add_bos(bool to_chat = false) const;
+    TokenId named_eos() const { return named_eos_; }
+    TokenId bos() const { return bos_; }
+    bool add_bos(bool to_chat = false) const { return to_chat ? add_bos_to_chat_ : add_bos_; }
     /// Returns whether named_eos() follows every prompt that does not end with it.
-    bool add_eos() const;
-    const std::string& bos_note() const;
+    bool add_eos() const { return add_eos_; }
+    const std::string& bos_note() const { return bos_note_; }
     /// FNV-1a over tokens, merges and pre-tokenizer name; identifies the vocabulary in artefacts and
     /// recordings.
-    std::uint64_t fingerprint() const;
+    std::uint64_t fingerprint() const { return fingerprint_; }
 
   private:
-    struct Impl;
-    explicit Tokenizer(std::unique_ptr<Impl> impl);
-    std::unique_ptr<Impl> impl_;
+    struct Encoder;
+    Tokenizer();
+    bool known(TokenId id) const { return id >= 0 && id < size(); }
+
+    std::unique_ptr<Encoder> encoder_;
+    std::vector<std::string> bytes_;  ///< by id
+    std::vector<int> types_;          ///< by id
+    std::vector<TokenId> eos_;
+    TokenId bos_ = no_token, named_eos_ = no_token;
+    bool add_bos_ = false, add_bos_to_chat_ = false, add_eos_ = false;
+    std::string bos_note_;
+    std::uint64_t fingerprint_ = 0;
 };
 
 /// Converts a stream of token ids into valid UTF-8 and holds back incomplete sequences. Control tokens

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/transformer/decoder_layer.h"
-#include "kernels/device_array.h"
+#include "engine/transformer/attention_layout.h"
 #include "kernels/graph_keys.h"
 #include "kernels/rope.h"
 
@@ -25,9 +24,8 @@ class Decoder {
                    std::span<const DecoderLayer> layers, int input_width = 0);
     kernels::Backend& device() { return *backend_; }
 
-    /// Uploads a vector, such as a norm, to memory that the decoder owns. The CPU uses `values` themselves,
-    /// which must outlive the decoder. Returns null if `values` is empty. If out of memory, returns null and
-    /// sets the device's error.
+    /// Uploads a vector, such as a norm, to memory that the decoder owns. Returns null if `values` is empty.
+    /// If out of memory, returns null and sets the device's error.
     const float* keep(std::span<const float> values);
 
     /// Uploads the layouts of passes that follow in one transfer, so that begin() uploads nothing between
@@ -37,12 +35,13 @@ class Decoder {
     /// the latest upload has it. Returns an error if out of device memory.
     Status begin(const DecoderBatch& batch);
     /// Replaces the ancestor slots of begin() by an array in the backend's memory with the same layout.
-    void use_ancestor_slots(const std::int32_t* slots) { places_.ancestor_slots = slots; }
+    void use_ancestor_slots(const std::int32_t* slots) { layout_.places().ancestor_slots = slots; }
     /// Also replaces positions and ancestor counts. The counts must not exceed those of the batch.
     void use_rows(const kernels::TreeRows& rows) {
-        places_.position = rows.positions;
-        places_.ancestor_count = rows.ancestor_counts;
-        places_.ancestor_slots = rows.ancestor_slots;
+        kernels::AttentionBatch& places = layout_.places();
+        places.position = rows.positions;
+        places.ancestor_count = rows.ancestor_counts;
+        places.ancestor_slots = rows.ancestor_slots;
     }
     /// Reserves memory for passes of `rows` rows, so that smaller passes do not reallocate and discard
     /// results. Returns false if out of memory.
@@ -81,24 +80,11 @@ class Decoder {
         const float* k_norm = nullptr;
         const float* attn_post_norm = nullptr;
         const float* ffn_post_norm = nullptr;
-        int q_norm_width = 0, k_norm_width = 0;
     };
-    /// The layout of a pass, as uploaded.
-    struct Layout {
-        std::vector<std::int32_t> values;
-        const std::int32_t* d_values = nullptr;
-    };
-    Layout& add_layout();
     bool reserve(int rows);
-    void list_sequences(const DecoderBatch& batch);
-    void list_tiles();
-    bool upload_caches();
-    void list_layout(const DecoderBatch& batch, std::vector<std::int32_t>& out) const;
-    bool upload_listed();
-    bool place(const DecoderBatch& batch);
-    std::size_t partial_floats() const;
+    bool reserve_partial();
     void attend(int layer, int cache_layer, kernels::Activations x, const kernels::NormSpec& norm);
-    void norm_queries_and_keys(const Vectors& vectors);
+    void norm_queries_and_keys(int layer);
     void attention(int cache_layer);
     void add_output(const kernels::Matrix& weights, kernels::Activations x, const float* post_norm,
                     const kernels::Matrix* next, bool next_is_gated);
@@ -109,23 +95,11 @@ class Decoder {
     std::span<const DecoderLayer> layers_;
     std::vector<Vectors> vectors_;
     std::vector<kernels::DeviceBuffer> kept_;
-    kernels::RopeTable* rope_ = nullptr;
-    const float* cos_ = nullptr;
-    const float* sin_ = nullptr;
+    kernels::DeviceRope rope_;
 
     int rows_ = 0, capacity_ = 0;
-    int blocks_ = 0;                           ///< attention blocks of a row, a power of two
-    std::vector<const KvCache*> listed_;       ///< caches of the pass
-    std::vector<std::int32_t> row_sequences_;  ///< index of each row's sequence
-    std::vector<std::int32_t> tiles_;          ///< [tiles, 2] first row, rows
-    std::vector<kernels::KvPlanes> caches_;    ///< [sequences]
-    std::vector<kernels::KvPlanes> uploaded_;  ///< contents of d_caches_
-    kernels::AttentionBatch places_;
-    std::vector<Layout> layouts_;  ///< of the latest upload; the first num_layouts_ are valid
-    std::size_t num_layouts_ = 0;
-    std::vector<std::int32_t> layout_;  ///< of the pass
-    kernels::DeviceStruct d_places_;    ///< the arrays of places_ except the caches, for each layout
-    kernels::DeviceArray<kernels::KvPlanes> d_caches_;
+    AttentionLayout layout_;
+    int rows_at_once_ = 0;  ///< of an attention op, for which partial_ has memory
     kernels::DeviceArray<float> partial_;
     kernels::DeviceBuffer residual_, qkv_, gate_up_, projected_;
     kernels::ActivationBuffer input_, mixed_, active_;

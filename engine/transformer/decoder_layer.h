@@ -62,6 +62,7 @@ class DecoderBatch {
     std::vector<int> positions_;
     std::vector<int> tails_;
 
+    friend class AttentionLayout;
     friend class Decoder;
 };
 

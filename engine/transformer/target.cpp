@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/numel.h"
-#include "engine/formats/head_only_model.h"
+#include "engine/formats/model_config.h"
 #include "engine/transformer/decoder_layer.h"
 #include "engine/transformer/target_pass.h"
 #include "engine/weights/memory_check.h"
@@ -317,6 +317,30 @@ bool is_mostly_f16(const WeightSource& weights) {
     return 2 * f16 > all;
 }
 
+struct LoadPlan {
+    kernels::Precision precision;
+    std::optional<std::uint64_t> available;  ///< memory
+    int positions;                           ///< whose rotation angles are computed first
+    kernels::Float16Kind dtype = kernels::Float16Kind::bf16;
+};
+
+Result<LoadPlan> plan_load(const ModelFile& file, const kernels::Backend& backend,
+                           std::optional<kernels::Precision> precision, int context) {
+    using kernels::Precision;
+    // On the CPU, angles are computed for the positions in use.
+    if (backend.is_host())
+        return LoadPlan{precision.value_or(file.quantised ? Precision::int8 : Precision::bf16),
+                        available_memory(), std::max(context, 0)};
+    if (precision.value_or(Precision::bf16) != Precision::bf16)
+        return bad_input("--precision {}: weights on a device are bf16; use bf16 or auto",
+                         kernels::to_text(*precision));
+    LoadPlan plan{Precision::bf16, backend.info().memory_bytes, file.config.context};
+    // Without --precision, a device computes in the checkpoint's 16-bit type.
+    if (!precision && file.weights != nullptr && is_mostly_f16(*file.weights))
+        plan.dtype = kernels::Float16Kind::f16;
+    return plan;
+}
+
 }  // namespace
 
 Target::Target(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -332,23 +356,10 @@ Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::B
         return bad_input("--context {}: is more than the {} positions of {}; leave it out or choose fewer",
                          context, file.config.context, path);
     if (context > 0) file.config.context = context;
-    const bool on_device = !backend.is_host();
-    const kernels::Precision chosen = precision.value_or(
-        file.quantised && !on_device ? kernels::Precision::int8 : kernels::Precision::bf16);
-    if (on_device && chosen != kernels::Precision::bf16)
-        return bad_input("--precision {}: weights on a device are bf16; use bf16 or auto",
-                         kernels::to_text(chosen));
-    // On the CPU, angles are computed for the positions in use.
-    const int positions = on_device || context > 0 ? file.config.context : 0;
-    DS_TRY(check_memory(file, chosen,
-                        on_device ? std::optional(backend.info().memory_bytes) : available_memory(),
-                        positions));
-    // Without --precision, a device computes in the checkpoint's 16-bit type.
-    if (on_device)
-        backend.set_dtype(!precision && file.weights != nullptr && is_mostly_f16(*file.weights)
-                              ? kernels::Float16Kind::f16
-                              : kernels::Float16Kind::bf16);
-    return build(std::move(file), backend, chosen, progress, cache);
+    DS_ASSIGN(const LoadPlan plan, plan_load(file, backend, precision, context));
+    DS_TRY(check_memory(file, plan.precision, plan.available, plan.positions));
+    backend.set_dtype(plan.dtype);
+    return build(std::move(file), backend, plan.precision, progress, cache);
 }
 
 Result<std::unique_ptr<Target>> Target::build(ModelFile file, kernels::Backend& backend,
@@ -474,7 +485,7 @@ Status Target::prefill(KvCache& cache, std::span<const TokenId> tokens, std::spa
     out.hidden.resize(numel(n, d));
     out.aux.resize(numel(n, aux_width));
     out.bytes = 0;
-    const int max_rows = impl_->backend->is_host() ? prefill_chunk : device_prefill_chunk;
+    const int max_rows = impl_->backend->limits().prefill_rows;
     for (int first = 0; first < n; first += max_rows) {
         if (cancelled && cancelled()) return Error{ErrorKind::cancelled, "stopped while reading the prompt"};
         const int rows = std::min(max_rows, n - first);

@@ -94,13 +94,10 @@ class Target {
     /// slots or a position exceeds the context, returns an error and leaves the caches unchanged. Allocates
     /// only while buffers grow.
     Status forward(const ForwardRequest& request, ForwardOutput& out);
-    /// Runs `tokens` in chunks of prefill_chunk (device_prefill_chunk on a device) and commits them. `hidden`
+    /// Runs `tokens` in chunks of BackendLimits::prefill_rows and commits them. `hidden`
     /// and `aux` cover every token, `logits` only the last. If cancelled, completed chunks stay committed.
     Status prefill(KvCache& cache, std::span<const TokenId> tokens, std::span<const int> aux_layers,
                    ForwardOutput& out, const std::function<bool()>& cancelled = {});
-    static constexpr int prefill_chunk = 128;
-    /// Larger on a device, because few rows leave its tensor cores idle; our default, not measured.
-    static constexpr int device_prefill_chunk = 512;
 
     /// Enqueues a pass; see forward(). Commits nothing. The caller holds Backend::submit_mutex(). Returns the
     /// bytes to be read.

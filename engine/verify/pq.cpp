@@ -11,9 +11,6 @@ extern const RuleInfo pq_info;
 
 namespace {
 
-/// Maximum weights of one rejection-sampling op: several times the nodes that occupy all processors.
-constexpr std::size_t max_weight_bytes = std::size_t{256} << 20;
-
 /// Rejection sampling (Leviathan et al. 2023) in its form for trees sampled without replacement (EAGLE-1).
 /// Tries a node's children in sampling order and accepts each with probability min(1, p/q). A rejection sets
 /// p := norm(max(0, p - q)) and removes the draft from q. The bonus is sampled from the residual of p.
@@ -45,7 +42,8 @@ void PqRule::enqueue(VerifyContext& context) const {
     RoundArena& arena = step.memory.backend;
     const int rows = layout.rows(), max_drafts = step.plan.max_drafts;
     const std::size_t drafts = numel(rows, max_drafts), node_bytes = logits.query().vocab * sizeof(float);
-    const int max_nodes = std::clamp(static_cast<int>(max_weight_bytes / node_bytes), 1, rows);
+    const std::size_t max_weights = context.backend.limits().rejection_bytes / node_bytes;
+    const int max_nodes = static_cast<int>(std::min<std::size_t>(max_weights, rows));
     DraftProbs from = layout.draft_probs;
     if (from.probs == nullptr) {  // one value of scratch for each row of certain drafts
         from = {.probs = arena.alloc<float>(rows), .scratch = arena.alloc<float>(rows), .stride = 1};
@@ -68,7 +66,7 @@ void PqRule::enqueue(VerifyContext& context) const {
     op.ids = from.ids;
     op.probs = from.probs;
     op.saved = from.scratch;
-    op.weights = arena.alloc<float>(context.backend.rejection_weights(max_nodes, op.vocab));
+    op.weights = arena.alloc<float>(numel(max_nodes, op.vocab));
     op.accepted = arena.alloc<std::int32_t>(rows);
     op.bonus = arena.alloc<std::int32_t>(numel(2, rows));
     op.bonus_logits = reinterpret_cast<float*>(op.bonus + rows);

@@ -12,6 +12,9 @@ namespace draftscope {
 /// Returns the bytes of `file`'s packed weights, to within a few per cent.
 std::uint64_t packed_bytes(const ModelFile& file, kernels::Precision precision);
 
+/// Returns an error if a drafter's weights exceed the available memory.
+Status check_drafter_memory(const WeightSource& weights, kernels::Precision precision);
+
 /// Returns the memory available without swapping, within the process's control group; nullopt if the system
 /// does not report it. `root` is where /proc and /sys are.
 std::optional<std::uint64_t> available_memory(const std::string& root = "");

@@ -12,9 +12,11 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <system_error>
 
 #include "base/hash.h"
@@ -70,42 +72,23 @@ std::uint64_t over_pieces(kernels::Backend& backend, std::size_t bytes, Work wor
     return fnv1a(std::as_bytes(std::span(sums)));
 }
 
-bool read_all(int file, std::span<std::byte> out, std::uint64_t at) {
-    while (!out.empty()) {
-        const ssize_t got = ::pread(file, out.data(), out.size(), static_cast<off_t>(at));
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        out = out.subspan(got);
-        at += static_cast<std::uint64_t>(got);
+/// Calls pread() or pwrite() until all bytes are moved.
+template <auto transfer, typename Byte>
+bool transfer_all(int file, std::span<Byte> bytes, std::uint64_t at) {
+    while (!bytes.empty()) {
+        const ssize_t moved = transfer(file, bytes.data(), bytes.size(), static_cast<off_t>(at));
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved <= 0) return false;
+        bytes = bytes.subspan(moved);
+        at += static_cast<std::uint64_t>(moved);
     }
     return true;
-}
-
-bool write_all(int file, std::span<const std::byte> in, std::uint64_t at) {
-    while (!in.empty()) {
-        const ssize_t put = ::pwrite(file, in.data(), in.size(), static_cast<off_t>(at));
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return false;
-        in = in.subspan(put);
-        at += static_cast<std::uint64_t>(put);
-    }
-    return true;
-}
-
-std::optional<std::uint64_t> number(std::string_view text, int base) {
-    return parse_number<std::uint64_t>(text, base);
 }
 
 /// A matrix's "precision n k layout checksum" in __metadata__.
-std::vector<std::string> words(const std::string& text) {
-    std::vector<std::string> out;
-    std::size_t at = 0;
-    while (at < text.size()) {
-        const std::size_t end = std::min(text.find(' ', at), text.size());
-        out.push_back(text.substr(at, end - at));
-        at = end + 1;
-    }
-    return out;
+std::vector<std::string> split_words(const std::string& text) {
+    std::istringstream words(text);
+    return {std::istream_iterator<std::string>(words), {}};
 }
 
 }  // namespace
@@ -160,11 +143,12 @@ WeightCacheReader::~WeightCacheReader() {
 Result<kernels::Matrix> WeightCacheReader::read(kernels::Backend& backend, const std::string& name, int n,
                                                 int k) {
     const TensorInfo* stored = tensors_->find(name);
-    const std::vector<std::string> how = words(tensors_->metadata(name));
+    const std::vector<std::string> how = split_words(tensors_->metadata(name));
     if (stored == nullptr || how.size() != 5 || how[1] != std::to_string(n) || how[2] != std::to_string(k))
         return failed("{}: holds no matrix '{}' of [{}, {}]", tensors_->path(), name, n, k);
     const auto packed = kernels::precision_from(how[0]);
-    const auto layout = number(how[3], 10), expected = number(how[4], 16);
+    const auto layout = parse_number<std::uint64_t>(how[3]),
+               expected = parse_number<std::uint64_t>(how[4], 16);
     if (!packed || !layout || !expected || *layout > UINT32_MAX)
         return failed("{}: its header is damaged", tensors_->path());
     const auto mapped = tensors_->stored(*stored);
@@ -179,7 +163,7 @@ Result<kernels::Matrix> WeightCacheReader::read(kernels::Backend& backend, const
     std::atomic<bool> complete{true};
     const std::uint64_t sum = over_pieces(backend, bytes.size(), [&](std::size_t at, std::size_t size) {
         const auto part = bytes.subspan(at, size);
-        if (!read_all(file_, part, offset + at)) complete = false;
+        if (!transfer_all<::pread>(file_, part, offset + at)) complete = false;
         return checksum(part);
     });
     if (!complete) return failed("{}: matrix '{}' cannot be read", tensors_->path(), name);
@@ -247,7 +231,7 @@ Status WeightCacheWriter::add(kernels::Backend& backend, const std::string& name
     std::atomic<int> error{0};
     const std::uint64_t sum = over_pieces(backend, bytes.size(), [&](std::size_t at, std::size_t size) {
         const auto part = bytes.subspan(at, size);
-        if (!write_all(file_, part, offset + at)) error = errno != 0 ? errno : EIO;
+        if (!transfer_all<::pwrite>(file_, part, offset + at)) error = errno != 0 ? errno : EIO;
         return checksum(part);
     });
     if (error != 0)
@@ -277,9 +261,9 @@ Status WeightCacheWriter::finish() {
     const std::uint64_t length = header_capacity - sizeof(std::uint64_t);
     if (text.size() > length) return failed("{}: {} matrices are too many", partial_, entries_.size());
     text.resize(length, ' ');
-    if (!write_all(file_, std::as_bytes(std::span(&length, 1)), 0) ||
-        !write_all(file_, std::as_bytes(std::span(text)), sizeof length) || ::fdatasync(file_) != 0 ||
-        ::rename(partial_.c_str(), path_.c_str()) != 0)
+    if (!transfer_all<::pwrite>(file_, std::as_bytes(std::span(&length, 1)), 0) ||
+        !transfer_all<::pwrite>(file_, std::as_bytes(std::span(text)), sizeof length) ||
+        ::fdatasync(file_) != 0 || ::rename(partial_.c_str(), path_.c_str()) != 0)
         return failed("{}: cannot be written: {}", partial_, reason());
     partial_.clear();
     return {};

@@ -8,8 +8,8 @@
 #include "kernels/backend/workspace.h"
 
 namespace draftscope::kernels {
-Backend::Backend(std::unique_ptr<ThreadPool> pool)
-    : pool_(std::move(pool)), workspace_(std::make_unique<DeviceWorkspace>()) {}
+Backend::Backend(std::unique_ptr<ThreadPool> pool, const BackendLimits& limits)
+    : pool_(std::move(pool)), limits_(limits), workspace_(std::make_unique<DeviceWorkspace>()) {}
 Backend::~Backend() = default;
 
 void Backend::drop_workspace() {
@@ -49,33 +49,27 @@ Status Backend::status() const {
     return failed("{}: {}", info().name, what);
 }
 
+void Backend::to_activations(const NormSpec& x, int rows, int width, Activations y, int stride) {
+    if (x.weight == nullptr) return cast({x.x, x.x_stride, rows, width, y, stride, stride});
+    RmsNormOp norm;
+    norm.x = x.x;
+    norm.x_stride = x.x_stride;
+    norm.rows = rows;
+    norm.width = width;
+    norm.weight = x.weight;
+    norm.eps = x.eps;
+    norm.half = y;
+    norm.half_stride = norm.half_columns = stride;
+    rms_norm(norm);
+}
+
 void Backend::fused_matmul(const FusedMatmulOp& op) {
     const MatmulOp& product = op.product;
-    const int stride = product.weights.stride, width = product.weights.k;
-    if (op.norm.x != nullptr && op.norm.weight == nullptr) {
-        cast({.x = op.norm.x,
-              .x_stride = op.norm.x_stride,
-              .rows = product.rows,
-              .cols = width,
-              .y = product.x,
-              .y_stride = stride,
-              .y_columns = stride});
-    } else if (op.norm.x != nullptr) {
-        RmsNormOp norm;
-        norm.x = op.norm.x;
-        norm.x_stride = op.norm.x_stride;
-        norm.rows = product.rows;
-        norm.width = width;
-        norm.weight = op.norm.weight;
-        norm.eps = op.norm.eps;
-        norm.half = product.x;
-        norm.half_stride = norm.half_columns = stride;
-        rms_norm(norm);
-    }
+    const DeviceMatrix& weights = product.weights;
+    if (op.norm.x != nullptr) to_activations(op.norm, product.rows, weights.k, product.x, weights.stride);
     matmul(product);
     if (op.gated)
-        silu_mul(
-            {product.y, product.y_stride, product.rows, product.weights.n / 2, op.gated, op.gated_stride});
+        silu_mul({product.y, product.y_stride, product.rows, weights.n / 2, op.gated, op.gated_stride});
 }
 
 /// The nodes are independent, so the memory for weights only limits how many one op samples.

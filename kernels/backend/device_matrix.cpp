@@ -53,13 +53,7 @@ Activations DeviceWorkspace::upload_rounded(Backend& backend, const DeviceMatrix
         return {};
     }
     backend.upload(plain, contiguous(from, rows), count * sizeof(float));
-    backend.cast({.x = plain,
-                  .x_stride = from.cols,
-                  .rows = from.rows,
-                  .cols = from.cols,
-                  .y = x_half,
-                  .y_stride = matrix.stride,
-                  .y_columns = matrix.stride});
+    backend.to_activations({plain, from.cols}, from.rows, from.cols, x_half, matrix.stride);
     return x_half;
 }
 

@@ -42,4 +42,15 @@ RopeTable make_rope_table(int head_dim, float theta, int positions, std::span<co
     return table;
 }
 
+bool DeviceRope::load(Backend& backend, RopeTable& table) {
+    table_ = &table;
+    if (backend.is_host()) return true;
+    table.extend(table.positions);
+    const std::size_t bytes = table.cos.size() * sizeof(float);
+    if (!on_device_.reserve(backend, 2 * bytes)) return false;
+    backend.upload(on_device_.as<float>(), table.cos.data(), bytes);
+    backend.upload(on_device_.as<float>() + table.cos.size(), table.sin.data(), bytes);
+    return true;
+}
+
 }  // namespace draftscope::kernels

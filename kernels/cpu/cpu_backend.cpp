@@ -40,7 +40,12 @@ float activate(Activation activation, float value) {
 
 class CpuBackend final : public Backend {
   public:
-    explicit CpuBackend(std::unique_ptr<ThreadPool> threads) : Backend(std::move(threads)) {
+    explicit CpuBackend(std::unique_ptr<ThreadPool> threads)
+        : Backend(std::move(threads), {.unlimited = true,
+                                       .rejection_bytes = 0,
+                                       .partial_attention = false,
+                                       .caches_values = true,
+                                       .prefill_rows = 128}) {
         info_.name = "CPU";
         info_.architecture = to_text(pool().isa());
     }
@@ -60,8 +65,6 @@ class CpuBackend final : public Backend {
     std::uint64_t new_graph_key() override { return ++keys_; }
     bool keeps_graphs() const override { return false; }
     int known_count(const std::int32_t* count, int /*bound*/) const override { return *count; }
-    BackendLimits limits() const override { return {.unlimited = true}; }
-    std::size_t rejection_weights(int /*nodes*/, int /*vocab*/) const override { return 0; }
     DeviceTimer* timer() override { return nullptr; }
 
     DS_DEVICE_OPS(DS_RUN_OP, DS_RUN_OP_BATCH)

@@ -61,23 +61,24 @@ struct GpuActivity {
     std::uint8_t copy_kind = 0;   ///< CUPTI's number: 1 host to device, 2 device to host, 8 device to device
 };
 
-/// Receives CUPTI's callbacks, on CUPTI's threads or on threads of the traced program. No function may block.
+/// Receives CUPTI's callbacks, on CUPTI's threads or on threads of the traced program, and ignores them. No
+/// function may block.
 class CuptiListener {
   public:
     virtual ~CuptiListener() = default;
     /// A node was added to a graph by the calling thread.
-    virtual void node_created(std::uint64_t node) = 0;
+    virtual void node_created(std::uint64_t /*node*/) {}
     /// Instantiation or a graph copy created `node` from `original`.
-    virtual void node_cloned(std::uint64_t node, std::uint64_t original) = 0;
-    virtual void node_destroyed(std::uint64_t node) = 0;
+    virtual void node_cloned(std::uint64_t /*node*/, std::uint64_t /*original*/) {}
+    virtual void node_destroyed(std::uint64_t /*node*/) {}
     /// A call that launches, copies or waits starts or ends. `name` stays valid.
-    virtual void call_entered(std::uint32_t correlation, const char* name) = 0;
-    virtual void call_left(std::uint32_t correlation) = 0;
+    virtual void call_entered(std::uint32_t /*correlation*/, const char* /*name*/) {}
+    virtual void call_left(std::uint32_t /*correlation*/) {}
     /// Returns a buffer for records, or null; CUPTI then drops and counts the records.
-    virtual std::uint8_t* buffer_requested(std::size_t& bytes) = 0;
-    virtual void buffer_completed(std::uint8_t* buffer, std::size_t valid) = 0;
+    virtual std::uint8_t* buffer_requested(std::size_t& /*bytes*/) { return nullptr; }
+    virtual void buffer_completed(std::uint8_t* /*buffer*/, std::size_t /*valid*/) {}
     /// CUPTI has disabled itself.
-    virtual void on_fatal_error(int code) = 0;
+    virtual void on_fatal_error(int /*code*/) {}
 };
 
 /// The interface to CUPTI.

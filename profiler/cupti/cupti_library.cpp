@@ -148,15 +148,6 @@ void* open_cupti(const std::string& wanted, CuptiProbe& found) {
     return nullptr;
 }
 
-/// Returns CUPTI's description of an error code. `result_string` is null for older libraries.
-std::string cupti_message(decltype(&cuptiGetResultString) result_string, int code) {
-    const char* text = nullptr;
-    if (result_string != nullptr && result_string(static_cast<CUptiResult>(code), &text) == CUPTI_SUCCESS &&
-        text != nullptr)
-        return text;
-    return "CUPTI error";
-}
-
 class CuptiLibrary final : public CuptiApi {
   public:
     explicit CuptiLibrary(std::string wanted) : wanted_(std::move(wanted)) {}
@@ -172,7 +163,12 @@ class CuptiLibrary final : public CuptiApi {
         return count;
     }
     void read(std::uint8_t* buffer, std::size_t valid, FunctionRef<void(const GpuActivity&)> visit) override;
-    std::string message(int code) override { return cupti_message(entries_.result_string, code); }
+    std::string message(int code) override {
+        const char* text = nullptr;
+        if (entries_.result_string != nullptr)  // older libraries lack it
+            entries_.result_string(static_cast<CUptiResult>(code), &text);
+        return text != nullptr ? text : "CUPTI error";
+    }
 
   private:
     CuptiProbe load();
@@ -297,17 +293,9 @@ void CuptiLibrary::unsubscribe() {
 }
 
 int CuptiLibrary::enable(CuptiActivity activity) {
-    switch (activity) {
-        case CuptiActivity::kernels:
-            return entries_.activity_enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
-        case CuptiActivity::copies:
-            return entries_.activity_enable(CUPTI_ACTIVITY_KIND_MEMCPY);
-        case CuptiActivity::fills:
-            return entries_.activity_enable(CUPTI_ACTIVITY_KIND_MEMSET);
-        case CuptiActivity::graphs:
-            return entries_.activity_enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
-    }
-    return CUPTI_ERROR_INVALID_KIND;
+    constexpr CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                                            CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_GRAPH_TRACE};
+    return entries_.activity_enable(kinds[static_cast<int>(activity)]);
 }
 
 void CuptiLibrary::resource_event(CUpti_CallbackId id, const CUpti_ResourceData& data) {

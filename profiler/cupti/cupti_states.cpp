@@ -1,5 +1,6 @@
 #include <cstdlib>
 
+#include "base/enum_text.h"
 #include "base/python_wheels.h"
 #include "profiler/cupti/cupti_api.h"
 
@@ -34,29 +35,17 @@ constexpr const char* counter_remedy =
 }  // namespace
 
 std::string_view to_text(CuptiState state) {
-    switch (state) {
-        case CuptiState::ready:
-            return "ready";
-        case CuptiState::not_built:
-            return "not built in";
-        case CuptiState::no_library:
-            return "no library";
-        case CuptiState::too_old:
-            return "version too old";
-        case CuptiState::no_driver:
-            return "no driver";
-        case CuptiState::held:
-            return "held by another tool";
-        case CuptiState::no_permission:
-            return "no permission";
-        case CuptiState::unsupported:
-            return "not supported on this device";
-        case CuptiState::fatal:
-            return "ended by an error";
-        case CuptiState::failed:
-            return "failed";
-    }
-    return "failed";
+    constexpr std::string_view texts[] = {"ready",
+                                          "not built in",
+                                          "no library",
+                                          "version too old",
+                                          "no driver",
+                                          "held by another tool",
+                                          "no permission",
+                                          "not supported on this device",
+                                          "ended by an error",
+                                          "failed"};
+    return enum_text(texts, state);
 }
 
 CuptiProbe cupti_refusal(int code, const std::string& message, const std::string& holder,

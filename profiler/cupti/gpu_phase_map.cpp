@@ -13,7 +13,7 @@ std::uint32_t graph_id(std::uint64_t node) {
 
 }  // namespace
 
-void GpuPhaseMap::own(std::uint64_t node, Phase phase, TimeNs now) {
+void GpuPhaseMap::created(std::uint64_t node, Phase phase, TimeNs now) {
     std::vector<Owner>& owners = nodes_[node];
     if (!owners.empty() && owners.back().until == 0) {
         owners.back().until = now;
@@ -32,13 +32,9 @@ const GpuPhaseMap::Owner* GpuPhaseMap::owner(std::uint64_t node, TimeNs time) co
     return nullptr;
 }
 
-void GpuPhaseMap::created(std::uint64_t node, Phase phase, TimeNs now) {
-    own(node, phase, now);
-}
-
 void GpuPhaseMap::cloned(std::uint64_t node, std::uint64_t original, TimeNs now) {
     const Owner* from = owner(original, now);
-    own(node, from != nullptr ? from->phase : Phase::none, now);
+    created(node, from != nullptr ? from->phase : Phase::none, now);
 }
 
 void GpuPhaseMap::destroyed(std::uint64_t node, TimeNs now) {

@@ -35,7 +35,6 @@ class GpuPhaseMap {
         TimeNs since = 0;
         TimeNs until = 0;  ///< 0 = alive
     };
-    void own(std::uint64_t node, Phase phase, TimeNs now);
     const Owner* owner(std::uint64_t node, TimeNs time) const;
 
     std::unordered_map<std::uint64_t, std::vector<Owner>> nodes_;

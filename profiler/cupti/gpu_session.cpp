@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/enum_text.h"
 #include "profiler/cupti/gpu_phase_map.h"
 
 namespace draftscope {
@@ -118,9 +119,18 @@ struct GpuSession::Impl : CuptiListener {
     Impl(std::unique_ptr<CuptiApi> cupti, const GpuSessionOptions& chosen)
         : api(std::move(cupti)), options(chosen) {}
 
-    void node_created(std::uint64_t node) override;
-    void node_cloned(std::uint64_t node, std::uint64_t original) override;
-    void node_destroyed(std::uint64_t node) override;
+    void node_created(std::uint64_t node) override {
+        const std::lock_guard lock(graph_mutex);
+        phases.created(node, current_gpu_context().phase, monotonic_ns());
+    }
+    void node_cloned(std::uint64_t node, std::uint64_t original) override {
+        const std::lock_guard lock(graph_mutex);
+        phases.cloned(node, original, monotonic_ns());
+    }
+    void node_destroyed(std::uint64_t node) override {
+        const std::lock_guard lock(graph_mutex);
+        phases.destroyed(node, monotonic_ns());
+    }
     void call_entered(std::uint32_t correlation, const char* name) override;
     void call_left(std::uint32_t correlation) override;
     std::uint8_t* buffer_requested(std::size_t& bytes) override;
@@ -134,22 +144,6 @@ struct GpuSession::Impl : CuptiListener {
     void start_flusher();
     void stop_flusher();
 };
-
-void GpuSession::Impl::node_created(std::uint64_t node) {
-    const Phase phase = current_gpu_context().phase;
-    const std::lock_guard lock(graph_mutex);
-    phases.created(node, phase, monotonic_ns());
-}
-
-void GpuSession::Impl::node_cloned(std::uint64_t node, std::uint64_t original) {
-    const std::lock_guard lock(graph_mutex);
-    phases.cloned(node, original, monotonic_ns());
-}
-
-void GpuSession::Impl::node_destroyed(std::uint64_t node) {
-    const std::lock_guard lock(graph_mutex);
-    phases.destroyed(node, monotonic_ns());
-}
 
 void GpuSession::Impl::call_entered(std::uint32_t correlation, const char* name) {
     const TimeNs now = monotonic_ns();
@@ -190,21 +184,10 @@ std::uint8_t* GpuSession::Impl::buffer_requested(std::size_t& bytes) {
 }
 
 std::uint32_t GpuSession::Impl::name_id(const GpuActivity& activity) {
-    std::string text;
-    switch (activity.kind) {
-        case GpuOpKind::kernel:
-            text = activity.mangled != nullptr ? activity.mangled : "kernel";
-            break;
-        case GpuOpKind::memcpy:
-            text = copy_name(activity.copy_kind);
-            break;
-        case GpuOpKind::memset:
-            text = "memset";
-            break;
-        case GpuOpKind::graph:
-            text = "graph";
-            break;
-    }
+    constexpr std::string_view texts[] = {"kernel", "memcpy", "memset", "graph"};
+    std::string text(enum_text(texts, activity.kind));
+    if (activity.kind == GpuOpKind::memcpy) text = copy_name(activity.copy_kind);
+    if (activity.kind == GpuOpKind::kernel && activity.mangled != nullptr) text = activity.mangled;
     const std::lock_guard lock(name_mutex);
     const auto found = name_ids.find(text);
     if (found != name_ids.end()) return found->second;

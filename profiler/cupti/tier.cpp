@@ -1,17 +1,12 @@
 #include "profiler/cupti/tier.h"
 
+#include "base/enum_text.h"
+
 namespace draftscope {
 
 std::string_view to_text(Tier tier) {
-    switch (tier) {
-        case Tier::t0:
-            return "T0";
-        case Tier::t1:
-            return "T1";
-        case Tier::t2:
-            return "T2";
-    }
-    return "T0";
+    constexpr std::string_view texts[] = {"T0", "T1", "T2"};
+    return enum_text(texts, tier);
 }
 
 Result<Tier> parse_tier(std::string_view text) {

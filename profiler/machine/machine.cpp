@@ -67,18 +67,6 @@ Capability nvidia_driver() {
     return out;
 }
 
-/// Ignores all callbacks. It is subscribed briefly to find out which tool holds CUPTI.
-class NullCuptiListener final : public CuptiListener {
-    void node_created(std::uint64_t) override {}
-    void node_cloned(std::uint64_t, std::uint64_t) override {}
-    void node_destroyed(std::uint64_t) override {}
-    void call_entered(std::uint32_t, const char*) override {}
-    void call_left(std::uint32_t) override {}
-    std::uint8_t* buffer_requested(std::size_t&) override { return nullptr; }
-    void buffer_completed(std::uint8_t*, std::size_t) override {}
-    void on_fatal_error(int) override {}
-};
-
 Capability to_capability(const char* name, const CuptiProbe& probe) {
     const bool ready = probe.state == CuptiState::ready;
     const std::string brief(to_text(probe.state));
@@ -90,9 +78,10 @@ Capability cupti(bool try_subscribe) {
     const auto api = make_cupti_api();
     CuptiProbe probe = api->probe();
     if (try_subscribe && probe.state == CuptiState::ready) {
-        // CUPTI keeps the listener's clock and buffers, so it must outlive the process's last CUDA call.
-        static NullCuptiListener null_listener;
-        probe = api->subscribe(null_listener);
+        // A brief subscription tells which tool holds CUPTI. CUPTI keeps the listener's clock and buffers, so
+        // it must outlive the process's last CUDA call.
+        static CuptiListener listener;
+        probe = api->subscribe(listener);
         api->unsubscribe();
     }
     return to_capability("CUPTI", probe);

@@ -41,13 +41,10 @@ struct Stored {
     std::uint64_t lost = 0;
 };
 
-// Never destroyed, because other threads may still push at process exit.
-Names& names() {
-    static auto* const made = new Names;
-    return *made;
-}
-Stored& stored() {
-    static auto* const made = new Stored;
+/// Never destroyed, because other threads may still push at process exit.
+template <typename T>
+T& immortal() {
+    static auto* const made = new T;
     return *made;
 }
 
@@ -69,10 +66,6 @@ struct Started {
     std::map<std::uint64_t, std::pair<OpenRange, std::uint32_t>> open;  ///< with the thread that started it
     std::uint64_t next = 1;
 };
-Started& started() {
-    static auto* const made = new Started;
-    return *made;
-}
 
 /// NVTX's wide strings are UTF-32 on Linux. Invalid code points become '?'.
 std::string narrow(const wchar_t* text) {
@@ -122,7 +115,7 @@ void store(OpenRange range, int depth, std::uint32_t thread, TimeNs end) {
     out.end_ns = end;
     out.payload = range.payload;
     out.depth = depth;
-    Stored& to = stored();
+    Stored& to = immortal<Stored>();
     const std::lock_guard lock(to.mutex);
     if (to.ranges.size() < max_stored_ranges)
         to.ranges.push_back(std::move(out));
@@ -182,7 +175,7 @@ void mark(const void* domain, OpenRange range) {
 nvtxRangeId_t start(const void* domain, OpenRange range) {
     range.domain = domain;
     range.start = monotonic_ns();
-    Started& all = started();
+    Started& all = immortal<Started>();
     const std::lock_guard lock(all.mutex);
     // Drops a range that was never ended.
     if (all.open.size() >= max_stored_ranges) all.open.erase(all.open.begin());
@@ -193,7 +186,7 @@ nvtxRangeId_t start(const void* domain, OpenRange range) {
 void end(nvtxRangeId_t id) {
     std::pair<OpenRange, std::uint32_t> range;
     {
-        Started& all = started();
+        Started& all = immortal<Started>();
         const std::lock_guard lock(all.mutex);
         const auto found = all.open.find(id);
         if (found == all.open.end()) return;
@@ -239,13 +232,13 @@ int NVTX_API on_pop() {
     return pop(nullptr);
 }
 nvtxDomainHandle_t NVTX_API on_create_domain(const char* name) {
-    return reinterpret_cast<nvtxDomainHandle_t>(const_cast<std::string*>(names().keep(name)));
+    return reinterpret_cast<nvtxDomainHandle_t>(const_cast<std::string*>(immortal<Names>().keep(name)));
 }
 nvtxDomainHandle_t NVTX_API on_create_wide_domain(const wchar_t* name) {
     return on_create_domain(narrow(name).c_str());
 }
 nvtxStringHandle_t NVTX_API on_register_string(nvtxDomainHandle_t, const char* text) {
-    return reinterpret_cast<nvtxStringHandle_t>(const_cast<std::string*>(names().keep(text)));
+    return reinterpret_cast<nvtxStringHandle_t>(const_cast<std::string*>(immortal<Names>().keep(text)));
 }
 nvtxStringHandle_t NVTX_API on_register_wide_string(nvtxDomainHandle_t domain, const wchar_t* text) {
     return on_register_string(domain, narrow(text).c_str());
@@ -300,7 +293,7 @@ void nvtx_capture_start() {
 }
 
 std::vector<NvtxRange> nvtx_capture_take() {
-    Stored& from = stored();
+    Stored& from = immortal<Stored>();
     const std::lock_guard lock(from.mutex);
     return std::exchange(from.ranges, {});
 }
@@ -314,7 +307,7 @@ bool nvtx_capturing() {
 }
 
 std::uint64_t nvtx_capture_lost() {
-    Stored& from = stored();
+    Stored& from = immortal<Stored>();
     const std::lock_guard lock(from.mutex);
     return std::exchange(from.lost, 0);
 }

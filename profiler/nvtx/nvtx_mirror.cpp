@@ -64,7 +64,7 @@ struct NvtxDomain {
         if (handle == nullptr) return;
         schema = register_schema(handle);
         for (std::size_t i = 0; i < attributes.size(); ++i) {
-            const PhaseInfo& phase = phase_table()[i];
+            const PhaseRow& phase = phase_rows[i];
             const std::string name(phase.name);
             nvtxEventAttributes_t& to = attributes[i];
             to.version = NVTX_VERSION;

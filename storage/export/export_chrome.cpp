@@ -1,10 +1,8 @@
 #include <zlib.h>
 
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <tuple>
 #include <vector>
 
@@ -114,15 +112,9 @@ class ChromeExport {
     }
 
   private:
-    /// Runs a query and calls `f` with each row.
-    template <typename F>
-    Status each(std::string_view sql, F row) {
-        Statement statement = db_.prepare(sql);
-        if (!statement) return storage::file_error(path_, db_, "exporting");
-        int code = SQLITE_ROW;
-        while ((code = statement.step()) == SQLITE_ROW) row(statement);
-        if (code != SQLITE_DONE) return storage::file_error(path_, db_, "exporting");
-        return {};
+    template <typename Use>
+    Status each(std::string_view sql, Use use) {
+        return storage::for_each_row(path_, db_, "exporting", sql, use);
     }
     /// Each run has its own time zero; the trace uses one time line.
     std::string ts(RowId run, TimeNs ns) { return micros(saturating_sum(ns, offset_[run])); }
@@ -131,6 +123,7 @@ class ChromeExport {
     /// Returns the thread id of the slice's track.
     std::int64_t slice(std::int64_t pid, RowId run, const std::string& track, Tracks& tracks, TimeNs start,
                        TimeNs end, const std::string& name, const char* category, const std::string& args);
+    void counter(RowId run, TimeNs ns, std::string_view name, double value);
     Status processes();
     Status round_texts();
     Status steps();
@@ -185,6 +178,12 @@ std::int64_t ChromeExport::slice(std::int64_t pid, RowId run, const std::string&
         R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":"{}","args":{{{}}}}})", pid, thread,
         ts(run, start), micros(saturating_difference(start, end)), json_text(name), category, args));
     return thread;
+}
+
+void ChromeExport::counter(RowId run, TimeNs ns, std::string_view name, double value) {
+    if (!std::isfinite(value)) return;  // JSON has no infinity
+    file_.event(fmt::format(R"({{"ph":"C","pid":{},"ts":{},"name":{},"args":{{"value":{}}}}})", run,
+                            ts(run, ns), json_text(name), value));
 }
 
 Status ChromeExport::processes() {
@@ -323,18 +322,14 @@ Status ChromeExport::nvtx_ranges() {
         "ORDER BY run_id, domain, thread_id, start_ns, end_ns DESC",
         [&](Statement& row) {
             const RowId run = row.integer(0);
-            const std::string track = fmt::format("NVTX {}, thread {}", row.text(1), row.integer(2));
-            if (row.text(1) == "CUDA API") {
-                const std::string calls = fmt::format("CUDA API, thread {}", row.integer(2));
-                const std::int64_t thread =
-                    slice(run, run, calls, tracks[fmt::format("{} {}", run, calls)], row.integer(3),
-                          row.integer(4), std::string(row.text(5)), "cuda_runtime",
-                          fmt::format(R"("correlation":{})", row.integer(6)));
-                launches_[{run, row.integer(6)}] = {thread, row.integer(3)};
-                return;
-            }
-            slice(run, run, track, tracks[fmt::format("{} {}", run, track)], row.integer(3), row.integer(4),
-                  std::string(row.text(5)), "nvtx", fmt::format(R"("payload":{})", row.integer(6)));
+            const bool call = row.text(1) == "CUDA API";
+            const std::string track =
+                fmt::format("{}{}, thread {}", call ? "" : "NVTX ", row.text(1), row.integer(2));
+            const std::int64_t thread =
+                slice(run, run, track, tracks[fmt::format("{} {}", run, track)], row.integer(3),
+                      row.integer(4), std::string(row.text(5)), call ? "cuda_runtime" : "nvtx",
+                      fmt::format(R"("{}":{})", call ? "correlation" : "payload", row.integer(6)));
+            if (call) launches_[{run, row.integer(6)}] = {thread, row.integer(3)};
         });
 }
 
@@ -352,24 +347,15 @@ Status ChromeExport::round_counters() {
             RunningSums& count = so_far[run];
             ++count.rounds;
             count.committed += row.integer(2);
-            const auto counter = [&](const char* name, double value) {
-                if (!std::isfinite(value)) return;
-                file_.event(fmt::format(R"({{"ph":"C","pid":{},"ts":{},"name":"{}","args":{{"value":{}}}}})",
-                                        run, ts(run, row.integer(1)), name, value));
-            };
-            counter("tau", static_cast<double>(count.committed) / static_cast<double>(count.rounds));
-            if (!row.is_null(3)) counter("active rows", row.real(3));
+            counter(run, row.integer(1), "tau",
+                    static_cast<double>(count.committed) / static_cast<double>(count.rounds));
+            if (!row.is_null(3)) counter(run, row.integer(1), "active rows", row.real(3));
         });
 }
 
 Status ChromeExport::counters() {
     return each("SELECT run_id, time_ns, name, value FROM counter WHERE value IS NOT NULL ORDER BY rowid",
-                [&](Statement& row) {
-                    if (!std::isfinite(row.real(3))) return;  // JSON has no infinity
-                    file_.event(fmt::format(
-                        R"({{"ph":"C","pid":{},"ts":{},"name":{},"args":{{"value":{}}}}})", row.integer(0),
-                        ts(row.integer(0), row.integer(1)), json_text(row.text(2)), row.real(3)));
-                });
+                [&](Statement& row) { counter(row.integer(0), row.integer(1), row.text(2), row.real(3)); });
 }
 
 Status ChromeExport::marks() {
@@ -392,23 +378,18 @@ Status export_chrome(const std::string& path, const std::string& out, bool drop_
     DS_ASSIGN(const Database db, storage::open_capture(path));
     DS_TRY(storage::check_new_file(out));
     if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(path, db, "starting to read");
-    const std::string partial = storage::partial_name(out);
-    std::error_code error;
-    TraceEventWriter file(partial, out.ends_with(".gz"));
-    if (!file.open())
-        return failed("{}: can't be written; check that its folder exists and is writable", partial);
-    Status written = ChromeExport(path, db, file, drop_text).write();
-    const bool closed = file.close();
-    if (written.ok() && !closed) written = failed("{}: writing failed; is the disk full?", partial);
-    if (!written.ok()) {
-        std::filesystem::remove(partial, error);
-        return written;
-    }
-    if (file.events() > max_browser_events)
-        log_warning(
-            "{}: {} events may exceed a browser's memory; open the file through trace_processor --httpd", out,
-            file.events());
-    return storage::publish(partial, out);
+    return storage::write_then_rename(out, [&](const std::string& partial) -> Status {
+        TraceEventWriter file(partial, out.ends_with(".gz"));
+        if (!file.open())
+            return failed("{}: can't be written; check that its folder exists and is writable", partial);
+        DS_TRY(ChromeExport(path, db, file, drop_text).write());
+        if (!file.close()) return failed("{}: writing failed; is the disk full?", partial);
+        if (file.events() > max_browser_events)
+            log_warning(
+                "{}: {} events may exceed a browser's memory; open the file through trace_processor --httpd",
+                out, file.events());
+        return {};
+    });
 }
 
 }  // namespace draftscope

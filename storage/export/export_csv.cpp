@@ -60,11 +60,10 @@ void append_value(std::string& line, const storage::Statement& row, int column) 
 using Losslessness = std::map<std::int64_t, std::string>;
 
 Result<Losslessness> losslessness_by_run(const std::string& path, const storage::Database& db) {
-    storage::Statement runs = db.prepare(fmt::format("SELECT id, {} FROM run", storage::losslessness_sql));
     Losslessness out;
-    int code = runs ? runs.step() : SQLITE_ERROR;
-    for (; code == SQLITE_ROW; code = runs.step()) out[runs.integer(0)] = runs.text(1);
-    if (code != SQLITE_DONE) return storage::file_error(path, db, "reading run");
+    DS_TRY(storage::for_each_row(path, db, "reading run",
+                                 fmt::format("SELECT id, {} FROM run", storage::losslessness_sql),
+                                 [&](storage::Statement& run) { out[run.integer(0)] = run.text(1); }));
     return out;
 }
 

@@ -1,3 +1,4 @@
+#include <cinttypes>
 #include <filesystem>
 #include <map>
 #include <system_error>
@@ -155,7 +156,8 @@ class NsysExport {
         DS_TRY(calls());
         DS_TRY(gpu_ops());
         DS_TRY(speculation_tables());
-        return strings();
+        DS_TRY(strings());
+        return script("COMMIT");
     }
 
   private:
@@ -167,19 +169,32 @@ class NsysExport {
         return failed("{}: can't be written: {}; free space or choose another folder", partial_,
                       to_.message());
     }
-    template <typename F>
-    Status each(std::string_view sql, F row) {
-        Statement statement = from_.prepare(sql);
-        if (!statement) return storage::file_error(path_, from_, "exporting");
-        int code = SQLITE_ROW;
-        while ((code = statement.step()) == SQLITE_ROW) DS_TRY(row(statement));
-        if (code != SQLITE_DONE) return storage::file_error(path_, from_, "exporting");
+    template <typename Use>
+    Status each(std::string_view sql, Use use) {
+        return storage::for_each_row(path_, from_, "exporting", sql, use);
+    }
+    /// Inserts a row. `create` runs before the table's first one; null = the table exists.
+    template <typename... Values>
+    Status insert(const char* create, const char* table, const Values&... values) {
+        Statement& statement = tables_[table];
+        if (!statement) {
+            if (create != nullptr) DS_TRY(script(create));
+            std::string marks = "?";
+            for (std::size_t i = 1; i < sizeof...(values); ++i) marks += ",?";
+            statement = to_.prepare(fmt::format("INSERT INTO {} VALUES ({})", table, marks));
+        }
+        if (!statement || statement.run(values...) != SQLITE_DONE) return write_error();
         return {};
     }
-    Status done(int code) const { return code == SQLITE_DONE ? Status() : Status(write_error()); }
-
-    /// Returns an INSERT statement with `columns` parameters. `create` runs before the table's first row.
-    Result<Statement*> table(const char* create, const char* name, int columns);
+    /// Inserts a row of NVTX_EVENTS. A name is a text, or the id of one.
+    template <typename RangeId, typename End, typename Colour, typename Text, typename TextId,
+              typename Payload, typename Json>
+    Status event(TimeNs start, const End& end, std::int64_t type, const RangeId& id, std::int64_t category,
+                 const Colour& colour, const Text& text, std::int64_t thread, const TextId& text_id,
+                 std::int64_t domain, const Payload& payload, const Json& json) {
+        return insert(nullptr, "NVTX_EVENTS", start, end, type, id, category, colour, text, thread, nullptr,
+                      text_id, domain, payload, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, json);
+    }
     std::int64_t string_id(std::string_view text) {
         return strings_.try_emplace(std::string(text), static_cast<std::int64_t>(strings_.size()))
             .first->second;
@@ -218,36 +233,20 @@ class NsysExport {
     std::int64_t next_range_ = 1;
 };
 
-Result<Statement*> NsysExport::table(const char* create, const char* name, int columns) {
-    Statement& statement = tables_[name];
-    if (statement) return &statement;
-    if (create != nullptr) DS_TRY(script(create));
-    std::string marks = "?";
-    for (int i = 1; i < columns; ++i) marks += ",?";
-    statement = to_.prepare(fmt::format("INSERT INTO {} VALUES ({})", name, marks));
-    if (!statement) return write_error();
-    return &statement;
-}
-
 Status NsysExport::session() {
     // Each run has its own time zero; the export uses the first run's.
     DS_TRY(
         each("SELECT run_id, min(monotonic_ns) - (SELECT min(monotonic_ns) FROM clock_anchor) "
              "FROM clock_anchor GROUP BY run_id",
-             [&](Statement& row) -> Status {
-                 offsets_[row.integer(0)] = row.integer(1);
-                 return {};
-             }));
-    DS_ASSIGN(Statement * processes, table(nullptr, "PROCESSES", 3));
-    DS_ASSIGN(Statement * meta, table(nullptr, "META_DATA_CAPTURE", 2));
+             [&](Statement& row) { offsets_[row.integer(0)] = row.integer(1); }));
     const auto process = [&](Statement& row) -> Status {
         const std::int64_t run = row.integer(0);
         pids_[run] = row.integer(6) & 0xFFFFFF;
-        DS_TRY(done(
-            processes->run(global_pid(pids_[run]), pids_[run],
-                           fmt::format("draftscope: {}, {}, {}", row.text(2), row.text(3), row.text(4)))));
-        DS_TRY(done(meta->run(fmt::format("DRAFTSCOPE_RUN_{}_VERIFY", run), row.text(7))));
-        return done(meta->run(fmt::format("DRAFTSCOPE_RUN_{}_TIER", run), row.text(5)));
+        DS_TRY(insert(nullptr, "PROCESSES", global_pid(pids_[run]), pids_[run],
+                      fmt::format("draftscope: {}, {}, {}", row.text(2), row.text(3), row.text(4))));
+        DS_TRY(
+            insert(nullptr, "META_DATA_CAPTURE", fmt::format("DRAFTSCOPE_RUN_{}_VERIFY", run), row.text(7)));
+        return insert(nullptr, "META_DATA_CAPTURE", fmt::format("DRAFTSCOPE_RUN_{}_TIER", run), row.text(5));
     };
     DS_TRY(each(
         fmt::format("SELECT id, name, target, drafter, head, tier, coalesce(json_extract(machine_json, "
@@ -256,56 +255,42 @@ Status NsysExport::session() {
                     "ELSE ' (lossless in distribution)' END FROM run ORDER BY id",
                     storage::losslessness_sql),
         process));
-    DS_ASSIGN(Statement * info, table(nullptr, "META_DATA_EXPORT", 2));
     const std::pair<std::string, std::string> facts[] = {
         {"EXPORT_PRODUCT_NAME", "Draftscope"},
         {"EXPORT_SCHEMA_VERSION", "3.16.1"},
         {"DRAFTSCOPE_CAPTURE_SCHEMA", std::to_string(capture_schema_version)},
         {"DRAFTSCOPE_COLUMNS_NOT_RECORDED", "contextId, *SharedMemory, localMemory*, gridId, returnValue"}};
-    for (const auto& [name, value] : facts) DS_TRY(done(info->run(name, value)));
+    for (const auto& [name, value] : facts) DS_TRY(insert(nullptr, "META_DATA_EXPORT", name, value));
     const std::int64_t utc = from_.integer("SELECT min(utc_ns) FROM clock_anchor").value_or(0);
     const std::string text =
         from_.text("SELECT started_utc FROM run ORDER BY id LIMIT 1").value_or(std::string());
-    DS_ASSIGN(Statement * start, table(nullptr, "TARGET_INFO_SESSION_START_TIME", 3));
-    DS_TRY(done(start->run(utc, text, text)));
+    DS_TRY(insert(nullptr, "TARGET_INFO_SESSION_START_TIME", utc, text, text));
     const std::int64_t length =
         from_.integer("SELECT max(monotonic_ns) - min(monotonic_ns) FROM clock_anchor").value_or(0);
-    DS_ASSIGN(Statement * details, table(nullptr, "ANALYSIS_DETAILS", 4));
-    return done(details->run(std::int64_t{0}, length, std::int64_t{0}, length));
+    return insert(nullptr, "ANALYSIS_DETAILS", 0, length, 0, length);
 }
 
 Status NsysExport::range(std::int64_t run, std::int64_t thread, std::int64_t type, TimeNs start, TimeNs end,
                          std::string_view name, std::int64_t category, std::int64_t colour,
                          std::int64_t payload, const std::string& json) {
-    DS_ASSIGN(Statement * events, table(nullptr, "NVTX_EVENTS", 19));
-    const std::optional<std::int64_t> none;
-    const std::optional<double> no_number;
     const std::int64_t tid = thread_id_for(run, thread);
-    const std::optional<std::int64_t> id = type == start_end ? std::optional(next_range_++) : none;
-    return done(events->run(at(run, start), at(run, end), type, id, category, colour, storage::TextOrNull{},
-                            tid, none, string_id(name), std::int64_t{1}, payload, none, no_number, none, none,
-                            no_number, none, storage::TextOrNull{json}));
+    const storage::IdOrNull id{type == start_end ? next_range_++ : 0};
+    return event(at(run, start), at(run, end), type, id, category, colour, nullptr, tid, string_id(name), 1,
+                 payload, json);
 }
 
 Status NsysExport::ranges() {
-    DS_ASSIGN(Statement * events, table(nullptr, "NVTX_EVENTS", 19));
-    const std::optional<std::int64_t> none;
-    const std::optional<double> no_number;
     DS_TRY(each("SELECT run_id, min(thread_id) FROM span WHERE lane = 0 GROUP BY run_id",
-                [&](Statement& row) -> Status {
-                    engine_threads_[row.integer(0)] = row.integer(1);
-                    return {};
-                }));
+                [&](Statement& row) { engine_threads_[row.integer(0)] = row.integer(1); }));
     const auto describe = [&](std::int64_t run, std::int64_t type, std::int64_t category,
                               std::string_view text, std::int64_t domain) {
-        return done(events->run(std::int64_t{0}, none, type, none, category, none, text,
-                                thread_id_for(run, engine_threads_[run]), none, none, domain, none, none,
-                                no_number, none, none, no_number, none, none));
+        return event(0, nullptr, type, nullptr, category, nullptr, text,
+                     thread_id_for(run, engine_threads_[run]), nullptr, domain, nullptr, nullptr);
     };
     for (const auto& [run, pid] : pids_) {
         DS_TRY(describe(run, domain_row, 0, "draftscope", 1));
         // Category ids are phase ids, as in live NVTX ranges; 100 is the step.
-        DS_TRY(each("SELECT id, name FROM phase WHERE id > 0", [&, r = run](Statement& row) -> Status {
+        DS_TRY(each("SELECT id, name FROM phase WHERE id > 0", [&, r = run](Statement& row) {
             return describe(r, category_row, row.integer(0), row.text(1), 1);
         }));
         DS_TRY(describe(run, category_row, 100, "step", 1));
@@ -314,7 +299,7 @@ Status NsysExport::ranges() {
     DS_TRY(
         each("SELECT t.run_id, (SELECT s.thread_id FROM span s WHERE s.step_id = t.id AND s.lane = 0 "
              "LIMIT 1), t.start_ns, t.end_ns, t.ordinal, coalesce(t.excluded, '') FROM step t ORDER BY t.id",
-             [&](Statement& row) -> Status {
+             [&](Statement& row) {
                  return range(row.integer(0), row.integer(1), push_pop, row.integer(2), row.integer(3),
                               "step", 100, 0xFF909090, row.integer(4),
                               fmt::format(R"({{"step":{},"excluded":"{}"}})", row.integer(4), row.text(5)));
@@ -325,7 +310,7 @@ Status NsysExport::ranges() {
         "s.rows, s.bytes, coalesce(r.ordinal, -1), coalesce(t.ordinal, -1) FROM span s JOIN phase p ON p.id "
         "= s.phase_id LEFT JOIN round r ON r.id = s.round_id LEFT JOIN step t ON t.id = s.step_id ORDER BY "
         "s.id",
-        [&](Statement& row) -> Status {
+        [&](Statement& row) {
             const auto round = static_cast<std::uint64_t>(static_cast<std::uint32_t>(row.integer(11)));
             const std::uint64_t payload = round << 16 | static_cast<std::uint16_t>(row.integer(8));
             const std::string colour(row.text(7));  // "#RRGGBB"
@@ -340,9 +325,6 @@ Status NsysExport::ranges() {
 }
 
 Status NsysExport::foreign_ranges() {
-    DS_ASSIGN(Statement * events, table(nullptr, "NVTX_EVENTS", 19));
-    const std::optional<std::int64_t> none;
-    const std::optional<double> no_number;
     return each(
         "SELECT run_id, domain, name, thread_id, start_ns, end_ns, payload FROM nvtx_range "
         "WHERE domain != 'CUDA API' ORDER BY rowid",
@@ -354,15 +336,14 @@ Status NsysExport::foreign_ranges() {
                 domain,
                 domain.empty() ? 0 : first_foreign_domain + static_cast<std::int64_t>(domains_.size()));
             if (added && !domain.empty())
-                DS_TRY(done(events->run(std::int64_t{0}, none, domain_row, none, std::int64_t{0}, none,
-                                        domain, tid, none, none, known->second, none, none, no_number, none,
-                                        none, no_number, none, none)));
-            const bool point = row.integer(4) == row.integer(5);
-            const std::optional<std::int64_t> end =
-                point ? none : std::optional<std::int64_t>(at(run, row.integer(5)));
-            return done(events->run(at(run, row.integer(4)), end, point ? mark : push_pop, none,
-                                    std::int64_t{0}, none, row.text(2), tid, none, none, known->second,
-                                    row.integer(6), none, no_number, none, none, no_number, none, none));
+                DS_TRY(event(0, nullptr, domain_row, nullptr, 0, nullptr, domain, tid, nullptr, known->second,
+                             nullptr, nullptr));
+            const auto write = [&, id = known->second](std::int64_t type, const auto& end) {
+                return event(at(run, row.integer(4)), end, type, nullptr, 0, nullptr, row.text(2), tid,
+                             nullptr, id, row.integer(6), nullptr);
+            };
+            return row.integer(4) == row.integer(5) ? write(mark, nullptr)
+                                                    : write(push_pop, at(run, row.integer(5)));
         });
 }
 
@@ -370,58 +351,52 @@ Status NsysExport::calls() {
     return each(
         "SELECT run_id, name, thread_id, start_ns, end_ns, payload FROM nvtx_range WHERE domain = 'CUDA API' "
         "ORDER BY rowid",
-        [&](Statement& row) -> Status {
-            DS_ASSIGN(Statement * runtime, table(nsys_runtime_sql, "CUPTI_ACTIVITY_KIND_RUNTIME", 8));
+        [&](Statement& row) {
             const std::int64_t run = row.integer(0);
-            const std::int64_t driver =
-                row.text(1).substr(0, 4) == "cuda" || row.text(1).substr(0, 2) == "__" ? 0 : 1;
-            return done(runtime->run(at(run, row.integer(3)), at(run, row.integer(4)), driver,
-                                     thread_id_for(run, row.integer(2)), row.integer(5),
-                                     string_id(row.text(1)), std::int64_t{0}, std::optional<std::int64_t>()));
+            const bool driver = !row.text(1).starts_with("cuda") && !row.text(1).starts_with("__");
+            return insert(nsys_runtime_sql, "CUPTI_ACTIVITY_KIND_RUNTIME", at(run, row.integer(3)),
+                          at(run, row.integer(4)), driver, thread_id_for(run, row.integer(2)), row.integer(5),
+                          string_id(row.text(1)), 0, nullptr);
         });
 }
 
 Status NsysExport::gpu_op(const Statement& row) {
-    const std::optional<std::int64_t> none;
-    const std::int64_t run = row.integer(0), zero = 0, context = 1;
+    constexpr int context = 1, unknown_memory = 7;
+    const std::int64_t run = row.integer(0);
     const TimeNs start = at(run, row.integer(2)), end = at(run, row.integer(3));
     const std::int64_t stream = row.integer(1), correlation = row.integer(5), device = row.integer(10);
     const std::int64_t pid = global_pid(pids_[run]);
-    const std::optional<std::int64_t> node =
-        row.integer(6) != 0 ? std::optional<std::int64_t>(row.integer(6)) : none;
+    const storage::IdOrNull node{row.integer(6)};
     const std::string name(row.text(4)), grid(row.text(7)), block(row.text(8));
     if (!grid.empty()) {
-        long long g[3] = {1, 1, 1}, b[3] = {1, 1, 1};
-        std::sscanf(grid.c_str(), "%lld,%lld,%lld", &g[0], &g[1], &g[2]);
-        std::sscanf(block.c_str(), "%lld,%lld,%lld", &b[0], &b[1], &b[2]);
-        DS_ASSIGN(Statement * kernels, table(nsys_kernel_sql, "CUPTI_ACTIVITY_KIND_KERNEL", 28));
-        const auto i64 = [](long long value) { return static_cast<std::int64_t>(value); };
-        return done(kernels->run(start, end, device, context, none, stream, correlation, pid, string_id(name),
-                                 string_id(short_kernel_name(name)), none, std::int64_t{1}, none,
-                                 row.integer(11), i64(g[0]), i64(g[1]), i64(g[2]), i64(b[0]), i64(b[1]),
-                                 i64(b[2]), zero, zero, zero, zero, zero, none, node, none));
+        std::int64_t g[3] = {1, 1, 1}, b[3] = {1, 1, 1};
+        constexpr const char* triple = "%" SCNd64 ",%" SCNd64 ",%" SCNd64;
+        std::sscanf(grid.c_str(), triple, &g[0], &g[1], &g[2]);
+        std::sscanf(block.c_str(), triple, &b[0], &b[1], &b[2]);
+        return insert(nsys_kernel_sql, "CUPTI_ACTIVITY_KIND_KERNEL", start, end, device, context, nullptr,
+                      stream, correlation, pid, string_id(name), string_id(short_kernel_name(name)), nullptr,
+                      1, nullptr, row.integer(11), g[0], g[1], g[2], b[0], b[1], b[2], 0, 0, 0, 0, 0, nullptr,
+                      node, nullptr);
     }
     if (name.starts_with("memcpy")) {
-        static const std::map<std::string, std::int64_t> kinds = {
+        static const std::map<std::string, int> kinds = {
             {"memcpy host to device", 1}, {"memcpy device to host", 2},
             {"memcpy HtoA", 3},           {"memcpy AtoH", 4},
             {"memcpy AtoA", 5},           {"memcpy AtoD", 6},
             {"memcpy DtoA", 7},           {"memcpy device to device", 8},
             {"memcpy host to host", 9},   {"memcpy peer to peer", 10}};
         const auto kind = kinds.find(name);
-        const std::int64_t unknown_memory = 7;
-        DS_ASSIGN(Statement * copies, table(nsys_memcpy_sql, "CUPTI_ACTIVITY_KIND_MEMCPY", 20));
-        return done(copies->run(start, end, device, context, none, stream, correlation, pid, row.integer(9),
-                                kind != kinds.end() ? kind->second : zero, none, unknown_memory,
-                                unknown_memory, none, none, none, none, none, node, none));
+        return insert(nsys_memcpy_sql, "CUPTI_ACTIVITY_KIND_MEMCPY", start, end, device, context, nullptr,
+                      stream, correlation, pid, row.integer(9), kind != kinds.end() ? kind->second : 0,
+                      nullptr, unknown_memory, unknown_memory, nullptr, nullptr, nullptr, nullptr, nullptr,
+                      node, nullptr);
     }
     if (name == "graph") {
-        DS_ASSIGN(Statement * graphs, table(nsys_graph_sql, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", 10));
-        return done(graphs->run(start, end, device, context, none, stream, correlation, pid, zero, zero));
+        return insert(nsys_graph_sql, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", start, end, device, context, nullptr,
+                      stream, correlation, pid, 0, 0);
     }
-    DS_ASSIGN(Statement * fills, table(nsys_memset_sql, "CUPTI_ACTIVITY_KIND_MEMSET", 12));
-    return done(fills->run(start, end, device, context, none, stream, correlation, pid, zero, row.integer(9),
-                           node, std::int64_t{7}));
+    return insert(nsys_memset_sql, "CUPTI_ACTIVITY_KIND_MEMSET", start, end, device, context, nullptr, stream,
+                  correlation, pid, 0, row.integer(9), node, unknown_memory);
 }
 
 Status NsysExport::gpu_ops() {
@@ -440,11 +415,9 @@ Status NsysExport::gpu_ops() {
             .value_or("GPU");
     DS_TRY(script("INSERT INTO TARGET_INFO_GPU (vmId, id, name, cuDevice) VALUES (0, 0, " +
                   storage::sql_quoted(gpu, '\'') + ", 0)"));
-    DS_ASSIGN(Statement * streams, table(nullptr, "TARGET_INFO_CUDA_STREAM", 7));
-    return each("SELECT DISTINCT run_id, stream FROM gpu_op ORDER BY 1, 2", [&](Statement& row) -> Status {
-        const std::int64_t zero = 0;
-        return done(
-            streams->run(row.integer(1), zero, zero, pids_[row.integer(0)], std::int64_t{1}, zero, zero));
+    return each("SELECT DISTINCT run_id, stream FROM gpu_op ORDER BY 1, 2", [&](Statement& row) {
+        return insert(nullptr, "TARGET_INFO_CUDA_STREAM", row.integer(1), 0, 0, pids_[row.integer(0)], 1, 0,
+                      0);
     });
 }
 
@@ -454,43 +427,39 @@ Status NsysExport::speculation_tables() {
         script("CREATE TABLE DRAFTSCOPE_ROUNDS (start INTEGER NOT NULL, end INTEGER NOT NULL, globalPid "
                "INTEGER, step INTEGER, prompt INTEGER, round INTEGER, treeNodes INTEGER, drafted INTEGER, "
                "accepted INTEGER, committed INTEGER)"));
-    DS_ASSIGN(Statement * rounds, table(nullptr, "DRAFTSCOPE_ROUNDS", 10));
-    DS_TRY(each(
-        "SELECT r.run_id, r.start_ns, r.end_ns, t.ordinal, p.ordinal, r.ordinal, r.tree_nodes, "
-        "r.drafted, r.accepted, r.committed FROM round r JOIN step t ON t.id = r.step_id JOIN prompt p "
-        "ON p.id = r.prompt_id ORDER BY r.id",
-        [&](Statement& row) -> Status {
-            const std::int64_t run = row.integer(0);
-            return done(rounds->run(at(run, row.integer(1)), at(run, row.integer(2)), global_pid(pids_[run]),
-                                    row.integer(3), row.integer(4), row.integer(5), row.integer(6),
-                                    row.integer(7), row.integer(8), row.integer(9)));
-        }));
+    DS_TRY(
+        each("SELECT r.run_id, r.start_ns, r.end_ns, t.ordinal, p.ordinal, r.ordinal, r.tree_nodes, "
+             "r.drafted, r.accepted, r.committed FROM round r JOIN step t ON t.id = r.step_id JOIN prompt p "
+             "ON p.id = r.prompt_id ORDER BY r.id",
+             [&](Statement& row) {
+                 const std::int64_t run = row.integer(0);
+                 return insert(nullptr, "DRAFTSCOPE_ROUNDS", at(run, row.integer(1)), at(run, row.integer(2)),
+                               global_pid(pids_[run]), row.integer(3), row.integer(4), row.integer(5),
+                               row.integer(6), row.integer(7), row.integer(8), row.integer(9));
+             }));
     DS_TRY(script(
         "CREATE TABLE DRAFTSCOPE_GPU_PHASES (start INTEGER NOT NULL, end INTEGER NOT NULL, globalPid "
         "INTEGER, streamId INTEGER, correlationId INTEGER, graphNodeId INTEGER, phase TEXT, step INTEGER)"));
-    DS_ASSIGN(Statement * phases, table(nullptr, "DRAFTSCOPE_GPU_PHASES", 8));
     return each(
         "SELECT g.run_id, g.start_ns, g.end_ns, g.stream, g.correlation_id, g.graph_node_id, p.name, "
         "coalesce(t.ordinal, -1) FROM gpu_op g JOIN phase p ON p.id = g.phase_id LEFT JOIN step t ON "
         "t.id = g.step_id ORDER BY g.id",
-        [&](Statement& row) -> Status {
+        [&](Statement& row) {
             const std::int64_t run = row.integer(0);
-            return done(phases->run(at(run, row.integer(1)), at(run, row.integer(2)), global_pid(pids_[run]),
-                                    row.integer(3), row.integer(4), row.integer(5), row.text(6),
-                                    row.integer(7)));
+            return insert(nullptr, "DRAFTSCOPE_GPU_PHASES", at(run, row.integer(1)), at(run, row.integer(2)),
+                          global_pid(pids_[run]), row.integer(3), row.integer(4), row.integer(5), row.text(6),
+                          row.integer(7));
         });
 }
 
 Status NsysExport::strings() {
-    DS_ASSIGN(Statement * names, table(nullptr, "ThreadNames", 3));
     for (const auto& [tid, run] : threads_) {
         const std::int64_t thread = tid & 0xFFFFFF;
         const std::string name =
             thread == engine_threads_[run] ? std::string("engine") : fmt::format("thread {}", thread);
-        DS_TRY(done(names->run(string_id(name), std::int64_t{0}, tid)));
+        DS_TRY(insert(nullptr, "ThreadNames", string_id(name), 0, tid));
     }
-    DS_ASSIGN(Statement * strings, table(nullptr, "StringIds", 2));
-    for (const auto& [text, id] : strings_) DS_TRY(done(strings->run(id, text)));
+    for (const auto& [text, id] : strings_) DS_TRY(insert(nullptr, "StringIds", id, text));
     return {};
 }
 
@@ -500,26 +469,17 @@ Status export_nsys(const std::string& path, const std::string& out) {
     DS_ASSIGN(const Database from, storage::open_capture(path));
     DS_TRY(storage::check_new_file(out));
     if (from.exec("BEGIN") != SQLITE_OK) return storage::file_error(path, from, "starting to read");
-    const std::string partial = storage::partial_name(out);
-    std::error_code error;
-    std::filesystem::remove(partial, error);
-    Status written;
-    {
+    return storage::write_then_rename(out, [&](const std::string& partial) -> Status {
+        std::error_code error;
+        std::filesystem::remove(partial, error);
         std::string message;
-        Database to = storage::open_database(partial, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &message);
+        const Database to =
+            storage::open_database(partial, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &message);
         if (!to) return failed("{}: can't be written: {}", partial, message);
         // A crash loses nothing, because the file can be exported again. It gets its name only when complete.
         to.exec("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN");
-        written = NsysExport(path, from, partial, to).write();
-        if (written.ok() && to.exec("COMMIT") != SQLITE_OK)
-            written = failed("{}: can't be written: {}; free space or choose another folder", partial,
-                             to.message());
-    }
-    if (!written.ok()) {
-        std::filesystem::remove(partial, error);
-        return written;
-    }
-    return storage::publish(partial, out);
+        return NsysExport(path, from, partial, to).write();
+    });
 }
 
 }  // namespace draftscope

@@ -31,8 +31,9 @@ std::string drop_settings_sql() {
 }
 
 Status copy_into(const storage::Database& db, const std::string& partial, bool drop_text) {
-    if (db.exec("VACUUM INTO " + storage::sql_quoted(partial, '\'')) != SQLITE_OK)
-        return failed("{}: can't be written: {}; free space or choose another folder", partial, db.message());
+    std::error_code error;
+    std::filesystem::remove(partial, error);
+    DS_TRY(storage::copy_database(db, partial, partial));
     if (!drop_text) return {};
     std::string message;
     const storage::Database copy = storage::open_database(partial, SQLITE_OPEN_READWRITE, &message);
@@ -50,15 +51,8 @@ Status copy_into(const storage::Database& db, const std::string& partial, bool d
 Status export_sqlite(const std::string& path, const std::string& out, bool drop_text) {
     DS_ASSIGN(const storage::Database db, storage::open_capture(path));
     DS_TRY(storage::check_new_file(out));
-    const std::string partial = storage::partial_name(out);
-    std::error_code error;
-    std::filesystem::remove(partial, error);
-    Status copied = copy_into(db, partial, drop_text);
-    if (!copied.ok()) {
-        std::filesystem::remove(partial, error);
-        return copied;
-    }
-    return storage::publish(partial, out);
+    return storage::write_then_rename(
+        out, [&](const std::string& partial) { return copy_into(db, partial, drop_text); });
 }
 
 }  // namespace draftscope

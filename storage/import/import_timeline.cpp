@@ -16,40 +16,20 @@ namespace draftscope {
 
 namespace {
 
-struct Word {
-    std::string_view text;
-    std::string_view phase;
+/// Names of a phase in other engines, each between blanks; the phases' own names are tried first.
+struct Synonyms {
+    std::string_view phase, names;
 };
-/// Names of phases in other engines; the phases' own names are tried first.
-constexpr Word words[] = {
-    {"prompt", "prefill"},
-    {"draft", "backbone"},
-    {"drafter", "backbone"},
-    {"draft_forward", "backbone"},
-    {"draft_model", "backbone"},
-    {"propose", "backbone"},
-    {"speculator", "backbone"},
-    {"lm_head", "head"},
-    {"lmhead", "head"},
-    {"draft_head", "head"},
-    {"compute_logits", "head"},
-    {"top_k", "topk"},
-    {"top-k", "topk"},
-    {"select_top_k", "topk"},
-    {"log_softmax", "softmax"},
-    {"build_tree", "rerank"},
-    {"tree", "rerank"},
-    {"verification", "verify"},
-    {"target", "verify"},
-    {"target_forward", "verify"},
-    {"target_verify", "verify"},
-    {"acceptance", "accept"},
-    {"rejection_sampler", "accept"},
-    {"rejection_sample", "accept"},
-    {"sample", "accept"},
-    {"sampling", "accept"},
-    {"kv_compaction", "commit"},
-    {"compact_kv", "commit"},
+constexpr Synonyms synonyms[] = {
+    {"prefill", " prompt "},
+    {"backbone", " draft drafter draft_forward draft_model propose speculator "},
+    {"head", " lm_head lmhead draft_head compute_logits "},
+    {"topk", " top_k top-k select_top_k "},
+    {"softmax", " log_softmax "},
+    {"rerank", " build_tree tree "},
+    {"verify", " verification target target_forward target_verify "},
+    {"accept", " acceptance rejection_sampler rejection_sample sample sampling "},
+    {"commit", " kv_compaction compact_kv "},
 };
 
 std::string lower(std::string_view text) {
@@ -85,8 +65,9 @@ std::optional<int> phase_for_range_name(std::string_view name) {
     if (name.starts_with("aten::")) return std::nullopt;
     const std::string text = last_part(name);
     if (const auto own = find_phase_id(text)) return own;
-    for (const Word& word : words)
-        if (word.text == text) return find_phase_id(word.phase);
+    const std::string name_between_blanks = " " + text + " ";
+    for (const Synonyms& one : synonyms)
+        if (one.names.find(name_between_blanks) != one.names.npos) return find_phase_id(one.phase);
     return std::nullopt;
 }
 

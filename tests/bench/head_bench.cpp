@@ -174,7 +174,7 @@ class Rounds {
         const double us_per_tick = TickScale::calibrate().ns_per_tick() / 1e3;
         std::map<std::string, double> spent;
         for (const SpanEvent& event : events) {
-            spent[std::string(phase_table()[static_cast<std::size_t>(event.phase)].name)] +=
+            spent[std::string(to_text(event.phase))] +=
                 static_cast<double>(event.end_ticks - event.start_ticks) * us_per_tick;
         }
         for (const auto& [phase, us] : spent) timed.phases[phase].push_back(us);

@@ -78,12 +78,12 @@ struct Window : RecordSink {
     void show() {
         const Snapshot snapshot = capture.snapshot(1);
         const Stopwatch watch;
-        index.update(snapshot, 1);
+        index = run_lanes(snapshot, 1);
         worst_update_s = std::max(worst_update_s, watch.cpu_s());
         ++updates;
     }
     Capture capture;
-    TimelineIndex index;
+    std::shared_ptr<const RunLanes> index;
     double worst_update_s = 0;
     int updates = 0;
 };
@@ -115,19 +115,19 @@ void bench_open(const std::string& path, Window& window) {
                window.worst_update_s * 1e3);
 }
 
-void bench_frames(const TimelineIndex& index) {
+void bench_frames(const std::shared_ptr<const RunLanes>& index) {
     std::vector<TimelineBlock> blocks;
     double worst_s = 0;
     std::size_t max_touched = 0, max_blocks = 0, rows = 0;
-    for (double span = static_cast<double>(index.end() - index.begin()); span > 1000; span /= 1.5)
+    for (double span = static_cast<double>(index->end - index->begin); span > 1000; span /= 1.5)
         for (const double at : {0.0, 0.37, 0.93}) {
             const auto begin =
-                index.begin() + static_cast<TimeNs>(at * static_cast<double>(index.end() - index.begin()));
+                index->begin + static_cast<TimeNs>(at * static_cast<double>(index->end - index->begin));
             const TimelineView view{begin, begin + static_cast<TimeNs>(span), columns};
             const Stopwatch watch;
             std::size_t touched = 0, drawn = 0;
             rows = 0;
-            for (const TimelineLane& lane : index.lanes())
+            for (const TimelineLane& lane : index->lanes)
                 for (const TimelineRow& row : lane.rows) {
                     blocks.clear();
                     touched += visible_blocks(row, view, blocks);

@@ -168,9 +168,9 @@ PerStep decode(testing::DecodeFixture& fixture, const std::vector<TokenId>& prom
     DecodeOptions options;
     options.max_new = tokens;
     options.ignore_eos = true;
-    DecodeSession session(fixture.target(), drafter, &fixture.head("full", drafter), nullptr, fixture.exec(1),
-                          options, recorded != nullptr ? recorded->capture_output : CaptureOutput{}, phases,
-                          fixture.gate());
+    DecodeSession session({fixture.target(), drafter, &fixture.head("full", drafter), nullptr,
+                           fixture.exec(1), phases, fixture.gate(), options,
+                           recorded != nullptr ? recorded->capture_output : CaptureOutput{}});
     const std::vector<std::vector<TokenId>> prompts = {prompt};  // the list keeps a reference
     // Measured from the first token, which the prefill emits, and outside the session, so that work between
     // steps counts.

@@ -56,7 +56,7 @@ def prompts(*texts):
 
 def make_checkout(folder, program):
     """The scratch folder: what the documents take for granted."""
-    model = next((Path.home() / ".cache/draftscope/models").glob("*.gguf"), None)
+    model = next((Path.home() / ".cache/draftscope/models").glob("SmolLM2-*.gguf"), None)
     if model is None:
         sys.exit("the demo model is not there; fetch it with tools/fetch_deps.sh model")
     (folder / "build/release").mkdir(parents=True)

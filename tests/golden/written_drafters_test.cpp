@@ -7,6 +7,7 @@
 
 #include "engine/draft/registry.h"
 #include "engine/formats/safetensors_writer.h"
+#include "engine/formats/tensor_file.h"
 #include "tests/golden/drafter_fixture.h"
 #include "tests/support/scratch_folder.h"
 
@@ -356,6 +357,23 @@ TEST_F(WrittenDrafters, ShardsDraftAsOneFile) {
         const auto a = draft(*one, golden_["eagle3"]), b = draft(*many, golden_["eagle3"]);
         for (std::size_t r = 0; r < a.size(); ++r) EXPECT_EQ(a[r].tree.logprobs, b[r].tree.logprobs);
     }
+}
+
+TEST_F(WrittenDrafters, ShardsOfTorchDraftAsOneFile) {
+    const std::string whole = std::string(DS_SOURCE_DIR) + "/tests/golden/drafters/eagle3_official",
+                      folder = scratch_.file("torch"), part = "pytorch_model-00001-of-00001.bin";
+    std::filesystem::copy(whole, folder);
+    std::filesystem::rename(folder + "/pytorch_model.bin", folder + "/" + part);
+    const auto weights = open_tensor_file(folder + "/" + part);
+    ASSERT_TRUE(is_ok(weights));
+    Json map;
+    for (const std::string& name : (*weights)->names()) map[name] = part;
+    testing::write_text(folder + "/pytorch_model.bin.index.json", Json{{"weight_map", map}}.dump());
+    const auto one = open("eagle3:" + whole), many = open("eagle3:" + folder);
+    ASSERT_TRUE(one != nullptr && many != nullptr);
+    const auto a = draft(*one, golden_["eagle3"]), b = draft(*many, golden_["eagle3"]);
+    ASSERT_FALSE(a.empty());
+    for (std::size_t r = 0; r < a.size(); ++r) EXPECT_EQ(a[r].tree.logprobs, b[r].tree.logprobs);
 }
 
 TEST_F(WrittenDrafters, ShardsAreChecked) {

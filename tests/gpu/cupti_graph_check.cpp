@@ -38,8 +38,10 @@ struct Phases {
     Phases() { recorder.set_range_sink(&stack); }
     static void begin(void* self, const char* name) {
         auto& phases = *static_cast<Phases*>(self);
-        for (const PhaseInfo& phase : phase_table())
-            if (phase.name == name) phases.open = std::make_unique<PhaseScope>(phases.recorder, phase.id);
+        for (const PhaseRow& phase : phase_rows)
+            if (phase.name == name)
+                phases.open =
+                    std::make_unique<PhaseScope>(phases.recorder, static_cast<Phase>(phase.id));
     }
     static void end(void* self) { static_cast<Phases*>(self)->open.reset(); }
     gpu_test::PhaseHooks hooks() { return {begin, end, this}; }
@@ -48,10 +50,6 @@ struct Phases {
 std::string wanted_phase(const GpuOp& op) {
     if (op.kind == GpuOpKind::memset) return "verify";
     return op.name.substr(0, op.name.find("_kernel"));
-}
-
-std::string_view name_of(Phase phase) {
-    return phase_table()[static_cast<std::size_t>(phase)].name;
 }
 
 void check_kernels(GpuSession& session, Phases& phases) {
@@ -69,7 +67,7 @@ void check_kernels(GpuSession& session, Phases& phases) {
     int misplaced = 0, no_launch = 0;
     for (const GpuOp& op : ops) {
         ++count[wanted_phase(op) + (op.graph_node != 0 ? " in a graph" : " eager")];
-        misplaced += wanted_phase(op) != name_of(op.phase);
+        misplaced += wanted_phase(op) != to_text(op.phase);
         no_launch += op.launch_ns == 0;
     }
     for (const auto& [what, n] : count) std::printf("      %d ops of %s\n", n, what.c_str());

@@ -146,8 +146,8 @@ std::unique_ptr<DecodeSession> DecodeFixture::open(const DecodeCase& setting, Re
                                  .run_id = 1,
                                  .run_start = monotonic_ns(),
                                  .head_text = driving == nullptr ? "" : setting.head};
-    return std::make_unique<DecodeSession>(*target_, with, driving, full, exec(setting.threads), options,
-                                           capture_output, phases, gate_);
+    return std::make_unique<DecodeSession>(DecodeSetup{*target_, with, driving, full, exec(setting.threads),
+                                                       phases, gate_, options, capture_output});
 }
 
 std::vector<PromptOutcome> DecodeFixture::decode(const DecodeCase& setting,
@@ -172,12 +172,9 @@ Error DecodeFixture::run(const DecodeCase& setting, PromptFeed& feed, RecordSink
 }
 
 Error DecodeFixture::decode_error(const DecodeCase& setting, const std::vector<TokenId>& prompt) {
-    PhaseRecorder phases;
-    PromptInput input;
-    input.id = "p";
-    input.tokens = prompt;
-    const auto outcome = open(setting, nullptr, phases)->decode(input);
-    return outcome.ok() ? Error{ErrorKind::failed, "no error"} : outcome.error();
+    const std::vector<std::vector<TokenId>> prompts = {prompt};
+    PromptList list(prompts);
+    return run(setting, list);
 }
 
 }  // namespace draftscope::testing

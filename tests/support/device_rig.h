@@ -25,7 +25,7 @@ inline ModelFile tiny() {
 }
 
 inline std::vector<std::vector<TokenId>> prompts() {
-    // The last prompt is longer than Target::prefill_chunk and attention_block.
+    // The last prompt is longer than what the CPU runs at once and attention_block.
     std::vector<std::vector<TokenId>> all = {{5}, {}, {}};
     for (int i = 0; i < 24; ++i) all[1].push_back(i % 6);
     Rng rng(3);

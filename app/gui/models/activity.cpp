@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include "app/gui/models/timeline.h"
+#include "base/phase.h"
 #include "base/phase_names.h"
 
 namespace draftscope {
 namespace {
 
-constexpr int first_draft_phase = 2, last_draft_phase = 8;  // backbone .. remap
-
 bool is_draft_phase(int id) {
-    return id >= first_draft_phase && id <= last_draft_phase;
+    return id >= static_cast<int>(Phase::backbone) && id <= static_cast<int>(Phase::remap);
 }
 
 std::string phase_text(int id, int level) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/gui/models/selection.h"
 #include "capture/run_setting.h"
 
 namespace draftscope {
@@ -14,10 +15,8 @@ constexpr double min_half_width = 1.25;  ///< the scale shows at least 0.8 .. 1.
 constexpr double max_half_width = 8;     ///< limits the effect of one very wide interval
 
 void add_runs(const Snapshot& snapshot, std::vector<CompareRun>& out) {
-    const std::size_t slash = snapshot.source.find_last_of('/');
-    const std::string file = snapshot.source.empty()      ? std::string("this window")
-                             : slash == std::string::npos ? snapshot.source
-                                                          : snapshot.source.substr(slash + 1);
+    const std::string file =
+        snapshot.source.empty() ? "this window" : short_name(snapshot.source, std::string::npos);
     for (const RunRow& run : snapshot.runs)
         out.push_back(
             {snapshot.source, run.id,
@@ -55,8 +54,8 @@ double Forest::at(double ratio) const {
 Forest build_forest(const Comparison& comparison) {
     Forest out;
     double widest = min_half_width;
-    const auto add = [&](const ComparedQuantity& quantity, bool phase) {
-        ForestRow row{&quantity, phase, quantity.a > 0 ? quantity.ratio.value : 0, std::nullopt};
+    const auto add = [&](const ComparedQuantity& quantity) {
+        ForestRow row{&quantity, quantity.a > 0 ? quantity.ratio.value : 0, std::nullopt};
         if (quantity.ratio.interval && quantity.ratio.interval->low > 0)
             row.interval = std::pair(quantity.ratio.interval->low, quantity.ratio.interval->high);
         for (const double ratio : {row.ratio, row.interval ? row.interval->first : row.ratio,
@@ -65,8 +64,8 @@ Forest build_forest(const Comparison& comparison) {
         out.rows.push_back(row);
     };
     for (const ComparedQuantity* quantity : {&comparison.speed, &comparison.tau, &comparison.round_time})
-        add(*quantity, false);
-    for (const ComparedQuantity& phase : comparison.phases) add(phase, true);
+        add(*quantity);
+    std::ranges::for_each(comparison.phases, add);
     out.high = std::min(1.05 * widest, max_half_width);
     out.low = 1 / out.high;
     for (const double tick : {0.125, 0.25, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2.0, 4.0, 8.0}) {

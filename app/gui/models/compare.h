@@ -31,8 +31,7 @@ std::optional<std::pair<std::size_t, std::size_t>> first_pair(const std::vector<
 /// One compared quantity.
 struct ForestRow {
     const ComparedQuantity* quantity = nullptr;  ///< points into the comparison
-    bool phase = false;
-    double ratio = 0;  ///< B / A; 0 = A has no value
+    double ratio = 0;                            ///< B / A; 0 = A has no value
     std::optional<std::pair<double, double>> interval;
 };
 /// Ratios B / A on one scale: a forest plot.

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
+#include <numeric>
+#include <span>
 
 #include "app/gui/models/draft_tree.h"
 #include "capture/head_traits.h"
@@ -17,18 +18,16 @@ namespace {
 constexpr int curve_points = 160;
 constexpr double wanted_coverage = 0.99;
 
-CoverageCurve make_curve(std::string label, const CoverageIndex::Counts& counts,
-                         const std::vector<int>& sizes) {
-    CoverageCurve curve;
-    curve.label = std::move(label);
-    curve.tokens = counts.emitted;
+/// `counts`: occurrences among the `emitted` tokens, in the order of a ranking.
+CoverageCurve make_curve(std::string label, std::int64_t emitted, std::span<const std::uint32_t> counts,
+                         std::span<const int> sizes) {
+    CoverageCurve curve{std::move(label), emitted, {}};
     std::int64_t held = 0;
     std::size_t rank = 0;
     for (const int v : sizes) {
-        for (; rank < static_cast<std::size_t>(v) && rank < counts.by_rank.size(); ++rank)
-            held += counts.by_rank[rank];
+        for (; rank < static_cast<std::size_t>(v) && rank < counts.size(); ++rank) held += counts[rank];
         curve.points.push_back(
-            {static_cast<double>(v), static_cast<double>(held) / static_cast<double>(counts.emitted)});
+            {static_cast<double>(v), static_cast<double>(held) / static_cast<double>(emitted)});
     }
     return curve;
 }
@@ -60,6 +59,15 @@ int min_shortlist_size(const CoverageIndex::Counts& counts, double wanted) {
             return static_cast<int>(rank) + 1;
     }
     return 0;
+}
+
+/// Returns a token's frequency rank: the stored rank, otherwise the vocabulary's.
+std::optional<int> token_rank(const Vocab* vocab, const TokenRow& token) {
+    if (token.rank) return token.rank;
+    if (vocab == nullptr || token.token_id < 0 ||
+        static_cast<std::size_t>(token.token_id) >= vocab->rows.size())
+        return std::nullopt;
+    return vocab->rows[token.token_id].rank;
 }
 
 std::vector<RoundToken> tokens_of_round(const Snapshot& snapshot, const Vocab* vocab, std::size_t round) {
@@ -94,30 +102,22 @@ std::vector<HeadMark> head_marks(const Snapshot& snapshot, RowId run_id, const R
              stats.mode == HeadMode::aligned || (stats.mode != HeadMode::drive && traits.tree_candidates),
              traits.rgb});
     }
-    std::stable_sort(marks.begin(), marks.end(), [](const HeadMark& a, const HeadMark& b) {
-        return (a.mode == HeadMode::drive) < (b.mode == HeadMode::drive);
-    });
+    std::ranges::stable_sort(marks, {}, [](const HeadMark& m) { return m.mode == HeadMode::drive; });
     return marks;
 }
 
-/// Moving average over `coverage_window` rounds, with about `most` points at most.
+/// Moving average over `coverage_window` rounds, with about `max_points` points at most.
 RoundCoverage round_coverage(const CoverageIndex::HeadRounds& head, const HeadTraits& traits) {
     constexpr std::size_t max_points = 400;
     RoundCoverage out;
-    out.head = head.head;
     out.label = head_label(head.head, head.mode);
-    out.mode = head.mode;
     out.is_dynamic = traits.support == HeadSupport::dynamic;
     out.rgb = traits.rgb;
     const std::size_t stride = std::max<std::size_t>(1, head.rounds.size() / max_points);
-    std::int64_t committed = 0, covered = 0, with_mass = 0;
-    double mass = 0;
+    std::int64_t committed = 0, covered = 0;
     const auto add = [&](const CoverageIndex::HeadRounds::RoundCounts& one, int sign) {
         committed += sign * one.committed;
         covered += sign * one.covered;
-        if (!one.mass) return;
-        mass += sign * *one.mass;
-        with_mass += sign;
     };
     for (std::size_t i = 0; i < head.rounds.size(); ++i) {
         add(head.rounds[i], 1);
@@ -127,33 +127,22 @@ RoundCoverage round_coverage(const CoverageIndex::HeadRounds& head, const HeadTr
             continue;
         out.round.push_back(static_cast<double>(i + 1));
         out.coverage.push_back(static_cast<double>(covered) / static_cast<double>(committed));
-        out.mass.push_back(with_mass > 0 ? mass / static_cast<double>(with_mass)
-                                         : std::numeric_limits<double>::quiet_NaN());
     }
     return out;
 }
 
-CoverageCurve best_curve(const CoverageIndex& index, const std::vector<int>& sizes) {
-    CoverageCurve curve;
-    curve.label = "best ranking for this text";
-    curve.tokens = index.all().emitted;
+/// The curve ends where it reaches 1.
+CoverageCurve best_curve(const CoverageIndex& index, std::span<const int> sizes) {
     const std::vector<std::uint32_t> counts = index.counts_by_token();
-    std::int64_t held = 0;
-    std::size_t at = 0;
-    for (const int v : sizes) {
-        for (; at < static_cast<std::size_t>(v) && at < counts.size(); ++at) held += counts[at];
-        curve.points.push_back(
-            {static_cast<double>(v), static_cast<double>(held) / static_cast<double>(index.all().emitted)});
-        if (at == counts.size()) break;  // coverage stays at 1
-    }
-    return curve;
+    const auto all = std::ranges::lower_bound(sizes, static_cast<int>(counts.size())) - sizes.begin();
+    return make_curve("best ranking for this text", index.all().emitted, counts,
+                      sizes.first(std::min<std::size_t>(all + 1, sizes.size())));
 }
 
 }  // namespace
 
 void CoverageIndex::add(Counts& counts, std::optional<int> rank, bool covered) {
     ++counts.emitted;
-    if (covered) ++counts.covered;
     if (!rank || *rank < 0) return;
     ++counts.ranked;
     const std::size_t at = *rank;
@@ -179,11 +168,10 @@ void CoverageIndex::update(const Snapshot& snapshot, RowId run_id) {
     for (; seen_evals_ < snapshot.head_evals.size(); ++seen_evals_) {
         const HeadEvalRow& row = snapshot.head_evals[seen_evals_];
         if (row.run_id != run_id || row.mode == HeadMode::calibration) continue;
-        auto found = std::find_if(heads_.begin(), heads_.end(), [&](const HeadRounds& of) {
-            return of.mode == row.mode && of.head == row.head;
-        });
+        auto found = std::ranges::find_if(
+            heads_, [&](const HeadRounds& of) { return of.mode == row.mode && of.head == row.head; });
         if (found == heads_.end()) found = heads_.insert(heads_.end(), {row.head, row.mode, {}});
-        found->rounds.push_back({row.committed, row.covered, row.covered_mass});
+        found->rounds.push_back({row.committed, row.covered});
     }
     const Vocab* vocab = snapshot.vocab(run->vocab_id);
     for (; seen_ < snapshot.tokens.size(); ++seen_) {
@@ -207,21 +195,12 @@ std::vector<std::uint32_t> CoverageIndex::counts_by_token() const {
     return counts;
 }
 
-std::optional<int> token_rank(const Vocab* vocab, const TokenRow& token) {
-    if (token.rank) return token.rank;
-    if (vocab == nullptr || token.token_id < 0 ||
-        static_cast<std::size_t>(token.token_id) >= vocab->rows.size())
-        return std::nullopt;
-    return vocab->rows[token.token_id].rank;
-}
-
 double coverage_at(const CoverageIndex::Counts& counts, int v) {
     if (counts.emitted == 0) return 0;
-    std::int64_t held = 0;
-    for (std::size_t rank = 0;
-         rank < counts.by_rank.size() && rank < static_cast<std::size_t>(std::max(v, 0)); ++rank)
-        held += counts.by_rank[rank];
-    return static_cast<double>(held) / static_cast<double>(counts.emitted);
+    const auto first =
+        std::span(counts.by_rank).first(std::min<std::size_t>(std::max(v, 0), counts.by_rank.size()));
+    return static_cast<double>(std::accumulate(first.begin(), first.end(), std::int64_t{0})) /
+           static_cast<double>(counts.emitted);
 }
 
 std::vector<int> log_sizes(int vocab_size, int points) {
@@ -273,10 +252,12 @@ CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& inde
     }
     model.vocab_size = std::max(model.vocab_size, static_cast<int>(index.all().by_rank.size()));
     const std::vector<int> sizes = log_sizes(model.vocab_size, curve_points);
-    model.curves.push_back(make_curve("all", index.all(), sizes));
+    const auto add = [&](std::string label, const CoverageIndex::Counts& counts) {
+        model.curves.push_back(make_curve(std::move(label), counts.emitted, counts.by_rank, sizes));
+    };
+    add("all", index.all());
     if (index.by_category().size() > 1)
-        for (const auto& [category, counts] : index.by_category())
-            model.curves.push_back(make_curve(category, counts, sizes));
+        for (const auto& [category, counts] : index.by_category()) add(category, counts);
     model.best = best_curve(index, sizes);
     model.tail = tail_bins(index.all(), model.vocab_size);
     model.min_v_for_99 = min_shortlist_size(index.all(), wanted_coverage);

@@ -23,7 +23,6 @@ class CoverageIndex {
         std::vector<std::uint32_t> missed_by_rank;  ///< those outside the head's active set
         std::int64_t emitted = 0;                   ///< all tokens, with or without a rank
         std::int64_t ranked = 0;
-        std::int64_t covered = 0;  ///< in the active set of the driving head
     };
     /// A head's rounds in decoding order.
     struct HeadRounds {
@@ -31,7 +30,6 @@ class CoverageIndex {
         HeadMode mode = HeadMode::drive;
         struct RoundCounts {
             int committed = 0, covered = 0;
-            std::optional<double> mass;
         };
         std::vector<RoundCounts> rounds;
     };
@@ -85,11 +83,10 @@ struct HeadMark {
 };
 /// Moving average of a head's coverage, round by round.
 struct RoundCoverage {
-    std::string head, label;
-    HeadMode mode = HeadMode::drive;
+    std::string label;
     bool is_dynamic = false;
     std::uint32_t rgb = 0;
-    std::vector<double> round, coverage, mass;  ///< mass: covered probability, NaN if unknown
+    std::vector<double> round, coverage;
 };
 /// A token emitted by the selected round.
 struct RoundToken {
@@ -131,7 +128,5 @@ inline constexpr int coverage_window = 16;
 double coverage_at(const CoverageIndex::Counts& counts, int v);
 /// Returns about `points` distinct shortlist sizes from 1 to `vocab_size`, evenly spaced on a log axis.
 std::vector<int> log_sizes(int vocab_size, int points);
-/// Returns a token's frequency rank: the stored rank, otherwise the vocabulary's.
-std::optional<int> token_rank(const Vocab* vocab, const TokenRow& token);
 
 }  // namespace draftscope

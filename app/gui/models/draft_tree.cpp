@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "capture/token_text.h"
 
@@ -28,8 +31,8 @@ std::size_t hex_group(std::string_view text) {
 struct RoundView {
     const RunRow* run = nullptr;
     const RoundRow* round = nullptr;
-    std::vector<const NodeRow*> nodes;
-    std::vector<const NodeTopRow*> tops;
+    std::span<const NodeRow> nodes;
+    std::span<const NodeTopRow> tops;
     bool live = false;
 };
 
@@ -39,21 +42,17 @@ struct OrderedNodes {
     std::vector<int> parents;  ///< index into rows
 };
 
-OrderedNodes order_nodes(const std::vector<const NodeRow*>& nodes) {
-    std::vector<const NodeRow*> sorted = nodes;
-    std::stable_sort(sorted.begin(), sorted.end(), [](const NodeRow* a, const NodeRow* b) {
-        if (a->depth != b->depth) return a->depth < b->depth;
-        if (a->parent != b->parent) return a->parent < b->parent;
-        if (a->draft_logprob != b->draft_logprob) return a->draft_logprob > b->draft_logprob;
-        return a->node < b->node;
-    });
+OrderedNodes order_nodes(std::span<const NodeRow> nodes) {
     OrderedNodes ordered;
+    for (const NodeRow& node : nodes) ordered.rows.push_back(&node);
+    std::ranges::stable_sort(ordered.rows, {}, [](const NodeRow* row) {
+        return std::tuple(row->depth, row->parent, -row->draft_logprob, row->node);
+    });
     std::unordered_map<int, int> index_of;
-    for (const NodeRow* row : sorted) {
+    for (const NodeRow* row : ordered.rows) {
         const auto parent = index_of.find(row->parent);
+        index_of.emplace(row->node, static_cast<int>(ordered.parents.size()));
         ordered.parents.push_back(parent == index_of.end() ? -1 : parent->second);
-        index_of.emplace(row->node, static_cast<int>(ordered.rows.size()));
-        ordered.rows.push_back(row);
     }
     return ordered;
 }
@@ -69,19 +68,17 @@ int last_accepted_index(const OrderedNodes& ordered) {
 
 std::vector<TargetCandidate> target_candidates(const Snapshot& snapshot, const RoundView& view, int node) {
     std::vector<TargetCandidate> choices;
-    for (const NodeTopRow* top : view.tops)
-        if (top->node == node)
+    for (const NodeTopRow& top : view.tops)
+        if (top.node == node)
             choices.push_back(
-                {top->token_id, token_label(snapshot, view.run, top->token_id), top->target_prob, top->rank});
-    std::sort(choices.begin(), choices.end(),
-              [](const TargetCandidate& a, const TargetCandidate& b) { return a.rank < b.rank; });
+                {top.token_id, token_label(snapshot, view.run, top.token_id), top.target_prob, top.rank});
+    std::ranges::sort(choices, {}, &TargetCandidate::rank);
     return choices;
 }
 
 TreeNode make_node(const Snapshot& snapshot, const RoundView& view, const NodeRow& row, int parent,
                    bool verified) {
     TreeNode node;
-    node.node = row.node;
     node.parent = parent;
     node.depth = row.depth;
     node.kind = parent < 0 && row.depth == 0 ? TreeNodeKind::root
@@ -106,7 +103,6 @@ TreeNode make_node(const Snapshot& snapshot, const RoundView& view, const NodeRo
 /// Makes a node of the target's token after the last accepted node.
 TreeNode make_target_node(const TreeNode& last, const NodeRow& row, int parent) {
     TreeNode node;
-    node.node = -1;
     node.parent = parent;
     node.depth = last.depth + 1;
     node.kind = TreeNodeKind::target;
@@ -149,8 +145,7 @@ const TreeNode* best_child(const DraftTreeModel& model, int parent) {
 std::string why(const DraftTreeModel& model, const RoundView& view, int last, int draft_depth) {
     if (model.live && view.nodes.size() <= 1) return "round in flight: nothing drafted yet";
     const TreeNode& end = model.nodes[last];
-    const auto target = std::find_if(model.nodes.begin(), model.nodes.end(),
-                                     [](const TreeNode& node) { return node.kind == TreeNodeKind::target; });
+    const auto target = std::ranges::find(model.nodes, TreeNodeKind::target, &TreeNode::kind);
     if (model.live && target == model.nodes.end())
         return fmt::format("round in flight: {} drafted to depth {}, not yet verified", model.drafted,
                            draft_depth);
@@ -162,7 +157,7 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
     const std::string clipped = model.live || !view.round->clipped
                                     ? ""
                                     : fmt::format("; output ended, {} committed", view.round->committed);
-    const bool drafted_too = std::any_of(model.nodes.begin(), model.nodes.end(), [&](const TreeNode& node) {
+    const bool drafted_too = std::ranges::any_of(model.nodes, [&](const TreeNode& node) {
         return node.parent == last && node.kind != TreeNodeKind::target && node.token_id == target->token_id;
     });
     if (drafted_too && !clipped.empty())
@@ -185,8 +180,7 @@ std::vector<int> layout_order(const std::vector<int>& parents, int target_index)
     if (target_index < 0) return order;
     const int parent = parents[target_index];
     order.pop_back();
-    const auto place =
-        std::find_if(order.begin(), order.end(), [&](int i) { return i > parent && parents[i] == parent; });
+    const auto place = std::ranges::find_if(order, [&](int i) { return i > parent && parents[i] == parent; });
     order.insert(place, target_index);
     return order;
 }
@@ -209,17 +203,9 @@ DraftTreeModel build(const Snapshot& snapshot, const RoundView& view) {
         model.nodes.push_back(make_node(snapshot, view, *ordered.rows[i], ordered.parents[i], verified));
         draft_depth = std::max(draft_depth, ordered.rows[i]->depth);
     }
-    TreeNode& tip = model.nodes[last];
-    tip.last_accepted = verified;
     model.drafted = static_cast<int>(model.nodes.size()) - 1;
-    model.accepted = end.accepted ? end.depth : 0;
-    model.committed = view.live ? 0 : view.round->committed;
     if (verified && end.target_token_id != no_token)
-        model.nodes.push_back(make_target_node(TreeNode(tip), end, last));
-    for (std::size_t i = 0; i < model.nodes.size(); ++i)
-        if (model.nodes[i].parent >= 0)
-            model.edges.push_back(
-                {static_cast<std::uint32_t>(model.nodes[i].parent), static_cast<std::uint32_t>(i)});
+        model.nodes.push_back(make_target_node(TreeNode(model.nodes[last]), end, last));
     arrange_tree(model, 1);
     model.headline = why(model, view, last, draft_depth);
     return model;
@@ -245,6 +231,16 @@ float separation(const Contour& above, const Contour& next) {
     return shift;
 }
 
+/// Returns the boxes without a parent, and the children of each box.
+std::pair<std::vector<std::size_t>, std::vector<std::vector<std::size_t>>> roots_and_children(
+    const std::vector<TreeBox>& boxes) {
+    std::vector<std::size_t> roots;
+    std::vector<std::vector<std::size_t>> children(boxes.size());
+    for (std::size_t i = 0; i < boxes.size(); ++i)
+        (boxes[i].parent < 0 ? roots : children[boxes[i].parent]).push_back(i);
+    return {std::move(roots), std::move(children)};
+}
+
 void merge(Contour& into, const Contour& next, float shift) {
     if (into.top.empty()) into.depth = next.depth;
     for (std::size_t i = 0; i < next.top.size(); ++i) {
@@ -259,18 +255,23 @@ void merge(Contour& into, const Contour& next, float shift) {
     }
 }
 
+/// Returns the maximum number of nodes at one depth of the run's newest tree; without a tree, its number of
+/// levels.
+float max_level_rows(const Snapshot& snapshot, RowId run_id, int levels) {
+    if (snapshot.rounds.empty() || snapshot.rounds.back().row.run_id != run_id)
+        return static_cast<float>(levels);
+    const std::shared_ptr<const RoundTree> tree = snapshot.tree(snapshot.rounds.size() - 1);
+    std::unordered_map<int, int> nodes;
+    int max_nodes = 1;
+    for (const NodeRow& node : tree->nodes) max_nodes = std::max(max_nodes, ++nodes[node.depth]);
+    return static_cast<float>(max_nodes);
+}
+
 }  // namespace
 
 std::vector<float> layout_tree(const std::vector<TreeBox>& boxes) {
     const std::size_t n = boxes.size();
-    std::vector<std::vector<std::size_t>> children(n);
-    std::vector<std::size_t> roots;
-    for (std::size_t i = 0; i < n; ++i)
-        if (boxes[i].parent < 0)
-            roots.push_back(i);
-        else
-            children[boxes[i].parent].push_back(i);
-
+    const auto [roots, children] = roots_and_children(boxes);
     std::vector<float> offset(n, 0);  // from the parent's y
     std::vector<Contour> contours(n);
     for (std::size_t i = n; i-- > 0;) {
@@ -304,13 +305,7 @@ std::vector<float> layout_tree(const std::vector<TreeBox>& boxes) {
 }
 
 std::vector<float> layout_growing_tree(const std::vector<TreeBox>& boxes) {
-    std::vector<std::vector<std::size_t>> children(boxes.size());
-    std::vector<std::size_t> level;
-    for (std::size_t i = 0; i < boxes.size(); ++i)
-        if (boxes[i].parent < 0)
-            level.push_back(i);
-        else
-            children[boxes[i].parent].push_back(i);
+    auto [level, children] = roots_and_children(boxes);
     std::vector<float> y(boxes.size(), 0);
     std::vector<float> free_from;  // by depth
     while (!level.empty()) {
@@ -361,25 +356,9 @@ bool is_on_path(const TreeNode& node) {
            node.kind == TreeNodeKind::target;
 }
 
-namespace {
-
-/// Returns the maximum number of nodes at one depth of the run's newest tree; without a tree, its number of
-/// levels.
-float max_level_rows(const Snapshot& snapshot, RowId run_id, int levels) {
-    if (snapshot.rounds.empty() || snapshot.rounds.back().row.run_id != run_id)
-        return static_cast<float>(levels);
-    const std::shared_ptr<const RoundTree> tree = snapshot.tree(snapshot.rounds.size() - 1);
-    std::unordered_map<int, int> nodes;
-    int max_nodes = 1;
-    for (const NodeRow& node : tree->nodes) max_nodes = std::max(max_nodes, ++nodes[node.depth]);
-    return static_cast<float>(max_nodes);
-}
-
-}  // namespace
-
 DraftTreeModel build_draft_tree(const Snapshot& snapshot, std::size_t round_index) {
+    DraftTreeModel model;
     if (round_index >= snapshot.rounds.size()) {
-        DraftTreeModel model;
         model.empty_text =
             snapshot.rounds.empty()
                 ? "No rounds yet. Press Run, or open a capture, to see what the drafter proposed."
@@ -392,29 +371,28 @@ DraftTreeModel build_draft_tree(const Snapshot& snapshot, std::size_t round_inde
     view.round = &entry.row;
     const std::shared_ptr<const RoundTree> tree = snapshot.tree(round_index);
     if (!tree->problem.empty()) {
-        DraftTreeModel model;
         model.empty_text = "This round's tree cannot be read: " + tree->problem;
         return model;
     }
-    for (const NodeRow& node : tree->nodes) view.nodes.push_back(&node);
-    for (const NodeTopRow& top : tree->tops) view.tops.push_back(&top);
+    view.nodes = tree->nodes;
+    view.tops = tree->tops;
     return build(snapshot, view);
 }
 
 DraftTreeModel build_live_draft_tree(const Snapshot& snapshot) {
-    RoundView view;
-    view.live = true;
+    DraftTreeModel model;
     if (!snapshot.live || !snapshot.live->active) {
-        DraftTreeModel model;
         model.empty_text = "No round is in flight.";
         return model;
     }
     const RoundRecord& partial = snapshot.live->partial;
+    RoundView view;
+    view.live = true;
     view.run = snapshot.run(partial.round.run_id);
     view.round = &partial.round;
-    for (const NodeRow& node : partial.nodes) view.nodes.push_back(&node);
-    for (const NodeTopRow& top : partial.tops) view.tops.push_back(&top);
-    DraftTreeModel model = build(snapshot, view);
+    view.nodes = partial.nodes;
+    view.tops = partial.tops;
+    model = build(snapshot, view);
     model.reserved_depth = snapshot.live->levels;
     if (model.growing)
         model.reserved_rows = max_level_rows(snapshot, partial.round.run_id, snapshot.live->levels);
@@ -426,14 +404,9 @@ std::string box_label(std::string_view quoted) {
     quoted = quoted.substr(1, quoted.size() - 2);
     std::string out;
     while (!quoted.empty()) {
-        const std::size_t hex = hex_group(quoted);
-        if (hex > 0)
-            out += quoted.substr(0, hex);
-        else if (quoted.front() == ' ')
-            out += "\xC2\xB7";
-        else
-            out += quoted.front();
-        quoted.remove_prefix(std::max<std::size_t>(hex, 1));
+        const std::size_t length = std::max<std::size_t>(hex_group(quoted), 1);
+        out += length == 1 && quoted.front() == ' ' ? "\xC2\xB7" : quoted.substr(0, length);
+        quoted.remove_prefix(length);
     }
     return out;
 }
@@ -466,17 +439,16 @@ std::vector<std::string> describe_node(const DraftTreeModel& model, std::size_t 
     std::string first = fmt::format("{}  id {}  depth {}  {}", node.text, node.token_id, node.depth,
                                     kinds[static_cast<int>(node.kind)]);
     std::string second;
+    const auto gap = [&] { return second.empty() ? "" : "   "; };
     if (node.kind == TreeNodeKind::target)
         second = node.covered ? "in the head's active set, but not drafted"
                               : "outside the head's active set: it could not be drafted";
     else if (node.kind != TreeNodeKind::root)
         second =
             fmt::format("drafter p {:.3f}, whole path {:.4f}", node.edge_probability, node.path_probability);
-    if (node.target_probability)
-        second += fmt::format("{}target p {:.3f}", second.empty() ? "" : "   ", *node.target_probability);
+    if (node.target_probability) second += fmt::format("{}target p {:.3f}", gap(), *node.target_probability);
     if (node.target_rank) second += fmt::format(" (rank {})", *node.target_rank + 1);
-    if (!node.next_text.empty())
-        second += fmt::format("{}target's next token {}", second.empty() ? "" : "   ", node.next_text);
+    if (!node.next_text.empty()) second += fmt::format("{}target's next token {}", gap(), node.next_text);
     return {first, second};
 }
 

@@ -27,7 +27,6 @@ struct TargetCandidate {
 };
 
 struct TreeNode {
-    int node = 0;     ///< number in the round; -1 for the target's token
     int parent = -1;  ///< index into DraftTreeModel::nodes; -1 at the root
     int depth = 0;    ///< column
     float y = 0;      ///< centre of the node in rows; 0 is the top of the tree
@@ -41,14 +40,9 @@ struct TreeNode {
     std::optional<double> target_probability;  ///< target's, given the parent
     std::optional<int> target_rank;            ///< 0 = the target's most likely token
     bool covered = true;                       ///< `target` only: in the head's active set
-    bool last_accepted = false;                ///< the accepted path ends here
     TokenId next_token_id = no_token;          ///< target's token after this node
     std::string next_text;
     std::vector<TargetCandidate> top;  ///< target's most likely tokens after this node; accepted path only
-};
-
-struct TreeEdge {
-    std::uint32_t from = 0, to = 0;  ///< indices into nodes
 };
 
 struct DraftTreeModel {
@@ -57,13 +51,12 @@ struct DraftTreeModel {
     bool live = false;       ///< the round is in flight
     bool growing = false;    ///< in flight and not yet verified
     std::vector<TreeNode> nodes;
-    std::vector<TreeEdge> edges;
     int max_depth = 0;
     float height = 0;         ///< rows
     float path_rows = 1;      ///< rows reserved for each node of the accepted path
     int reserved_depth = 0;   ///< maximum depth of a round in flight: number of columns
     float reserved_rows = 0;  ///< rows reserved for levels not yet drafted
-    int drafted = 0, accepted = 0, committed = 0;
+    int drafted = 0;
 };
 
 /// Builds a finished round's tree. `round_index`: into Snapshot::rounds; out of range gives the empty text.

@@ -1,6 +1,7 @@
 #include "app/gui/models/kernels.h"
 
 #include <algorithm>
+#include <set>
 
 namespace draftscope {
 namespace {
@@ -25,16 +26,14 @@ std::optional<double> ratio(double time, const KernelRow* to) {
 KernelTable kernel_table(std::span<const KernelRow> all, double probe, int rows,
                          const std::string& precision) {
     KernelTable table;
+    std::set<int> row_counts = {0};
     for (const KernelRow& row : all) {
-        if (row.rows > 0) table.row_counts.push_back(row.rows);
-        if (std::find(table.precisions.begin(), table.precisions.end(), row.precision) ==
-            table.precisions.end())
+        row_counts.insert(row.rows);
+        if (std::ranges::find(table.precisions, row.precision) == table.precisions.end())
             table.precisions.push_back(row.precision);
     }
-    std::sort(table.row_counts.begin(), table.row_counts.end());
-    table.row_counts.erase(std::unique(table.row_counts.begin(), table.row_counts.end()),
-                           table.row_counts.end());
-    const int min_rows = table.row_counts.empty() ? 0 : table.row_counts.front();
+    table.row_counts.assign(row_counts.begin(), row_counts.end());
+    const int min_rows = table.row_counts.size() < 2 ? 0 : table.row_counts[1];
     for (const KernelRow& row : all) {
         if (rows > 0 && row.rows > 0 && row.rows != rows) continue;
         if (!precision.empty() && row.precision != precision) continue;
@@ -49,11 +48,8 @@ KernelTable kernel_table(std::span<const KernelRow> all, double probe, int rows,
             line.ratio_to_one = ratio(row.median_us, find(all, row.op, row.precision, min_rows));
         table.lines.push_back(std::move(line));
     }
-    std::stable_sort(table.lines.begin(), table.lines.end(), [&](const KernelLine& a, const KernelLine& b) {
-        const auto place = [&](const KernelLine& line) {
-            return std::find(table.precisions.begin(), table.precisions.end(), line.row.precision);
-        };
-        return place(a) < place(b);
+    std::ranges::stable_sort(table.lines, {}, [&](const KernelLine& line) {
+        return std::ranges::find(table.precisions, line.row.precision);
     });
     return table;
 }

@@ -28,9 +28,9 @@ struct KernelLine {
 };
 
 struct KernelTable {
-    std::vector<int> row_counts;          ///< choices, ascending
-    std::vector<std::string> precisions;  ///< choices, in measured order
-    std::vector<KernelLine> lines;        ///< selected ops, grouped by precision
+    std::vector<int> row_counts = {0};           ///< choices, ascending; 0 = all
+    std::vector<std::string> precisions = {""};  ///< choices, in measured order; "" = all
+    std::vector<KernelLine> lines;               ///< selected ops, grouped by precision
 };
 
 /// Builds the table. `rows` and `precision` filter; 0 and "" select all. `probe` in GB/s, 0 = unknown.

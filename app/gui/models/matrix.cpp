@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -16,6 +15,9 @@
 
 namespace draftscope {
 namespace {
+
+/// Columns of the mean over the shown tasks, and of a paper's printed mean over its own.
+constexpr const char *mean_column = "mean of tasks", *printed_column = "paper's mean";
 
 /// What a run contributes to the matrix.
 struct MatrixRun {
@@ -61,7 +63,7 @@ class MatrixBuilder {
         }
         for (const MatrixRun& run : runs_) add(run);
         const BenchTable table = bench_table(samples_);
-        model_.columns = {std::string(mean_column)};
+        model_.columns = {mean_column};
         model_.columns.insert(model_.columns.end(), table.tasks.begin(), table.tasks.end());
         for (std::size_t m = 0; m < methods_.size(); ++m) add_row(table, m);
         model_.note = fmt::format("measured, {} of the capture; {}", format_count(runs_.size(), "run"),
@@ -197,6 +199,22 @@ struct MeanOfTasks {
     }
 };
 
+/// Says in which figure a group's speeds are, if not in the shown one.
+std::string speeds_note(const PublishedGroup& group, MatrixFigure figure) {
+    const bool end_to_end = figure == MatrixFigure::end_to_end;
+    if (figure == MatrixFigure::tau || group.rows.front()->with_prefill == end_to_end) return {};
+    return fmt::format("{}'s speeds {}", group.rows.front()->short_name,
+                       end_to_end ? "are of decoding: see x AR" : "include the prefill: see x AR end to end");
+}
+
+MatrixText cell_text(const MatrixCell& cell, MatrixFigure figure) {
+    const std::optional<Estimate>& value = cell.value(figure);
+    if (!value) return {value, "-", ""};
+    MatrixText text{value, fmt::format("{:.2f}", value->value), estimate_text(*value, 3)};
+    if (!cell.derived.empty()) text.help += "\n" + cell.derived;
+    return text;
+}
+
 }  // namespace
 
 MatrixModel build_matrix(const Snapshot& snapshot) {
@@ -210,7 +228,7 @@ MatrixModel build_sweep_matrix(SweepSettings settings, std::span<const std::stri
         model.empty_text = "Compares settings by task: sweep some in the Sweep panel.";
         return model;
     }
-    model.columns = {std::string(mean_column)};
+    model.columns = {mean_column};
     std::vector<int> task_of;  // of each conversation, the place of its column
     for (const std::string& category : categories) {
         const std::string task = task_of_category(category);
@@ -282,24 +300,6 @@ std::vector<MatrixRow> published_matrix_rows(const PublishedGroup& group,
     return rows;
 }
 
-namespace {
-
-/// Says in which figure a group's speeds are, if not in the shown one.
-std::string speeds_note(const PublishedGroup& group, MatrixFigure figure) {
-    const bool end_to_end = figure == MatrixFigure::end_to_end;
-    if (figure == MatrixFigure::tau || group.rows.front()->with_prefill == end_to_end) return {};
-    return fmt::format("{}'s speeds {}", group.rows.front()->short_name,
-                       end_to_end ? "are of decoding: see x AR" : "include the prefill: see x AR end to end");
-}
-
-MatrixText cell_text(const MatrixCell& cell, MatrixFigure figure) {
-    const std::optional<Estimate>& value = cell.value(figure);
-    if (!value) return {value, "-", ""};
-    MatrixText text{value, fmt::format("{:.2f}", value->value), estimate_text(*value, 3)};
-    if (!cell.derived.empty()) text.help += "\n" + cell.derived;
-    return text;
-}
-
 MatrixTable build_matrix_table(const MatrixModel& model, const PublishedGroup* group, MatrixFigure figure) {
     MatrixTable table;
     std::vector<MatrixRow> published;
@@ -308,7 +308,7 @@ MatrixTable build_matrix_table(const MatrixModel& model, const PublishedGroup* g
         table.note = speeds_note(*group, figure);
     }
     table.columns = model.columns;
-    if (group != nullptr) table.columns.insert(table.columns.begin() + 1, std::string(printed_column));
+    if (group != nullptr) table.columns.insert(table.columns.begin() + 1, printed_column);
     for (const std::vector<MatrixRow>* rows : {&model.rows, &std::as_const(published)})
         for (const MatrixRow& row : *rows) {
             MatrixLine line{row.name, row.head, row.help, rows == &published, {}};
@@ -330,18 +330,8 @@ MatrixTable build_matrix_table(const MatrixModel& model, const PublishedGroup* g
     return table;
 }
 
-}  // namespace
-
 const std::optional<Estimate>& MatrixCell::value(MatrixFigure figure) const {
     return figure == MatrixFigure::tau ? tau : figure == MatrixFigure::decoding ? speedup : end_to_end;
-}
-
-const MatrixTable& MatrixTableCache::table(const MatrixModel& model, const PublishedGroup* group,
-                                           MatrixFigure figure) {
-    return table_.get({&model, model.version, group, figure}, [&] {
-        ++builds_;
-        return build_matrix_table(model, group, figure);
-    });
 }
 
 }  // namespace draftscope

@@ -3,10 +3,8 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include "app/gui/models/cached_model.h"
 #include "app/gui/models/plane.h"
 #include "app/gui/models/sweep.h"
 #include "capture/capture.h"
@@ -34,10 +32,9 @@ struct MatrixRow {
 };
 struct MatrixModel {
     std::string empty_text;            ///< what to do; "" = there are rows
-    std::vector<std::string> columns;  ///< mean_column, then the tasks
+    std::vector<std::string> columns;  ///< the mean of the tasks, then the tasks
     std::vector<MatrixRow> rows;
     std::string note;  ///< where the figures come from, and how the intervals were computed
-    int version = 0;   ///< set by its owner: changes with the contents
 };
 
 /// Builds the matrix of a capture's runs: the methods of `bench --save`, else each run as a method.
@@ -46,9 +43,6 @@ MatrixModel build_matrix(const Snapshot& snapshot);
 /// `categories` are those of the conversations.
 MatrixModel build_sweep_matrix(SweepSettings settings, std::span<const std::string> categories,
                                std::optional<std::size_t> usual);
-
-/// Columns of the mean over the shown tasks, and of a paper's printed mean over its own.
-inline constexpr std::string_view mean_column = "mean of tasks", printed_column = "paper's mean";
 
 /// Returns published rows in the given columns. A row has the mean of the shown tasks if its paper has them
 /// all.
@@ -72,18 +66,7 @@ struct MatrixTable {
     double max = 1;    ///< right end of the bars: the largest value or interval
 };
 
-/// Keeps the texts of a table between frames.
-class MatrixTableCache {
-  public:
-    /// Returns the lines of a model, then those of a published group (null = none) with such a figure. The
-    /// result is valid until the next call.
-    const MatrixTable& table(const MatrixModel& model, const PublishedGroup* group, MatrixFigure figure);
-    int builds() const { return builds_; }
-
-  private:
-    /// By model, its version, published group, and what is shown.
-    CachedModel<MatrixTable, std::tuple<const MatrixModel*, int, const PublishedGroup*, MatrixFigure>> table_;
-    int builds_ = 0;
-};
+/// Returns the lines of a model, then those of a published group (null = none) with such a figure.
+MatrixTable build_matrix_table(const MatrixModel& model, const PublishedGroup* group, MatrixFigure figure);
 
 }  // namespace draftscope

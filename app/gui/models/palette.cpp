@@ -8,42 +8,11 @@
 namespace draftscope {
 namespace {
 
-constexpr Palette dark_palette = {
-    .ground = 0x101214,
-    .panel = 0x171A1D,
-    .raised = 0x23282D,
-    .raised_hot = 0x2F363D,
-    .line = 0x31373D,
-    .text = 0xE4E7EA,
-    .text_dim = 0x99A2AB,
-    .text_on_data = 0x0B0D0F,
-    .accent = 0x56B4E9,
-    .accent_ground = 0x1F4258,
-    .slider = 0x3A6782,
-    .good = 0x1DB58A,
-    .bad = 0xE8743B,
-    .warn = 0xE6B422,
-    .target = 0xE69F00,
-    .prefill = 0x8D949B,
-};
-constexpr Palette light_palette = {
-    .ground = 0xE9ECEF,
-    .panel = 0xFBFCFD,
-    .raised = 0xE3E7EB,
-    .raised_hot = 0xD3DAE0,
-    .line = 0xC6CDD4,
-    .text = 0x1B1F23,
-    .text_dim = 0x5B646D,
-    .text_on_data = 0xFFFFFF,
-    .accent = 0x0067A3,
-    .accent_ground = 0xCBE3F3,
-    .slider = 0x86B6D4,
-    .good = 0x007A59,
-    .bad = 0xB84A00,
-    .warn = 0x8F6A00,
-    .target = 0xA86400,
-    .prefill = 0x6B737B,
-};
+#define DS_DARK(name, dark, light) dark,
+#define DS_LIGHT(name, dark, light) light,
+constexpr Palette dark_palette = {DS_PALETTE(DS_DARK)}, light_palette = {DS_PALETTE(DS_LIGHT)};
+#undef DS_DARK
+#undef DS_LIGHT
 constexpr double min_contrast = 3.0;
 
 double channel(std::uint32_t value) {

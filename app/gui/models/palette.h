@@ -8,23 +8,29 @@ namespace draftscope {
 
 enum class ThemeId { dark, light };
 
+/// Names of the colours, as 0xRRGGBB in the dark and in the light theme.
+#define DS_PALETTE(COLOUR)                                                                     \
+    COLOUR(ground, 0x101214, 0xE9ECEF)        /* window background */                          \
+    COLOUR(panel, 0x171A1D, 0xFBFCFD)         /* panel background */                           \
+    COLOUR(raised, 0x23282D, 0xE3E7EB)        /* headers, buttons, table heads */              \
+    COLOUR(raised_hot, 0x2F363D, 0xD3DAE0)    /* `raised` under the mouse */                   \
+    COLOUR(line, 0x31373D, 0xC6CDD4)          /* separators, borders, grid lines */            \
+    COLOUR(text, 0xE4E7EA, 0x1B1F23)          /* body text */                                  \
+    COLOUR(text_dim, 0x99A2AB, 0x5B646D)      /* labels, units, explanations */                \
+    COLOUR(text_on_data, 0x0B0D0F, 0xFFFFFF)  /* text on a filled data colour */               \
+    COLOUR(accent, 0x56B4E9, 0x0067A3)        /* selection, focus, primary button */           \
+    COLOUR(accent_ground, 0x1F4258, 0xCBE3F3) /* selection background */                       \
+    COLOUR(slider, 0x3A6782, 0x86B6D4)        /* a slider's knob, below its value's text */    \
+    COLOUR(good, 0x1DB58A, 0x007A59)          /* accepted, covered, faster */                  \
+    COLOUR(bad, 0xE8743B, 0xB84A00)           /* rejected, error */                            \
+    COLOUR(warn, 0xE6B422, 0x8F6A00)          /* lost records, estimates, out of vocabulary */ \
+    COLOUR(target, 0xE69F00, 0xA86400)        /* the target's token (bonus token) */           \
+    COLOUR(prefill, 0x8D949B, 0x6B737B)       /* tokens and spans of the prompt */
+
 struct Palette {
-    std::uint32_t ground;         ///< window background
-    std::uint32_t panel;          ///< panel background
-    std::uint32_t raised;         ///< headers, buttons, table heads
-    std::uint32_t raised_hot;     ///< `raised` under the mouse
-    std::uint32_t line;           ///< separators, borders, grid lines
-    std::uint32_t text;           ///< body text
-    std::uint32_t text_dim;       ///< labels, units, explanations
-    std::uint32_t text_on_data;   ///< text on a filled data colour
-    std::uint32_t accent;         ///< selection, focus, primary button
-    std::uint32_t accent_ground;  ///< selection background
-    std::uint32_t slider;         ///< a slider's knob, below its value's text
-    std::uint32_t good;           ///< accepted, covered, faster
-    std::uint32_t bad;            ///< rejected, error
-    std::uint32_t warn;           ///< lost records, estimates, out of vocabulary
-    std::uint32_t target;         ///< the target's token (bonus token)
-    std::uint32_t prefill;        ///< tokens and spans of the prompt
+#define DS_DECLARE_COLOUR(name, dark, light) std::uint32_t name;
+    DS_PALETTE(DS_DECLARE_COLOUR)
+#undef DS_DECLARE_COLOUR
 };
 const Palette& palette(ThemeId theme);
 

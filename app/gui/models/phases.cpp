@@ -8,17 +8,14 @@
 #include <string_view>
 
 #include "base/format_count.h"
+#include "base/phase.h"
 #include "base/phase_names.h"
 #include "capture/run_setting.h"
 
 namespace draftscope {
 namespace {
 
-constexpr int backbone_phase_id = 2;
-constexpr int router_phase_id = 3;
-constexpr int head_phase_id = 4;
-constexpr int topk_phase_id = 5;
-constexpr int gather_phase_id = 7;
+constexpr int backbone_phase_id = static_cast<int>(Phase::backbone);
 
 const PhaseRow& phase_row(int id) {
     return phase_rows[id >= 0 && id < static_cast<int>(phase_rows.size()) ? static_cast<std::size_t>(id) : 0];
@@ -58,13 +55,10 @@ std::string steps_caption(const Snapshot& snapshot, RowId run_id, std::int64_t c
     std::string text = counted == 0 ? std::string("no counted steps yet") : format_count(counted, "step");
     if (in_range) text += " in the range (Esc clears it)";
     std::string excluded;
-    const auto add = [&](Excluded why, const char* what) {
-        const std::int64_t n = by_reason[static_cast<std::size_t>(why)];
-        if (n > 0) excluded += fmt::format("{}{} {}", excluded.empty() ? "" : ", ", n, what);
-    };
-    add(Excluded::warmup, "warm-up");
-    add(Excluded::paused, "paused");
-    add(Excluded::shadow, "shadow");
+    for (const auto& [why, what] :
+         {std::pair{Excluded::warmup, "warm-up"}, {Excluded::paused, "paused"}, {Excluded::shadow, "shadow"}})
+        if (const std::int64_t n = by_reason[static_cast<std::size_t>(why)]; n > 0)
+            excluded += fmt::format("{}{} {}", excluded.empty() ? "" : ", ", n, what);
     if (!excluded.empty()) text += "; " + excluded + " excluded";
     return text;
 }
@@ -75,7 +69,7 @@ Snapshot within(const Snapshot& snapshot, const TimeRange& range) {
     LogTable<StepEntry> steps;
     for (const StepEntry& entry : snapshot.steps)
         if (entry.row.start_ns < range.end_ns && entry.row.end_ns > range.start_ns) steps.push_back(entry);
-    out.steps = steps.view();
+    out.steps = steps;
     return out;
 }
 
@@ -136,9 +130,7 @@ PhaseTableRow table_row(const PhaseStats& stats, const std::optional<double>& pr
     PhaseTableRow row;
     row.phase_id = stats.phase_id;
     row.name = phase.name;
-    row.rgb = phase.rgb;
     row.child = phase.parent_id != 0;
-    row.hatched = stats.phase_id == remainder_phase_id;
     row.count = stats.count;
     row.total_ms = milliseconds(stats.total_ns);
     row.exposed_ms = milliseconds(stats.exposed_ns);
@@ -156,8 +148,9 @@ PhaseTableRow table_row(const PhaseStats& stats, const std::optional<double>& pr
 }  // namespace
 
 bool is_head_phase(int phase_id) {
-    const int top = phase_row(phase_id).parent_id != 0 ? phase_row(phase_id).parent_id : phase_id;
-    return top == router_phase_id || top == head_phase_id || top == topk_phase_id || top == gather_phase_id;
+    const int parent = phase_row(phase_id).parent_id;
+    const auto top = static_cast<Phase>(parent != 0 ? parent : phase_id);
+    return top == Phase::router || top == Phase::head || top == Phase::topk || top == Phase::gather;
 }
 
 void append_bars(PhaseBars& bars, const PhaseBars& more) {
@@ -196,8 +189,6 @@ PhaseBars build_phase_bars(const Snapshot& snapshot, RowId run_id, std::size_t f
     PhaseBars out;
     last = std::min(last, snapshot.steps.size());
     first = std::min(first, last);
-    out.first_step = first;
-    out.last_step = last;
     const std::size_t room = std::max(max_bars, 1);
     out.steps_per_bar = static_cast<int>(std::max<std::size_t>((last - first + room - 1) / room, 1));
     PhaseBar bar;
@@ -243,18 +234,16 @@ PhasesModel PhasesBuilder::build(const Snapshot& whole, RowId run_id, const std:
     RunSamples& samples = range ? of_range : samples_;
     samples.update(snapshot, run_id);
     const std::optional<double> probe = probed_gb_per_s(*whole.run(run_id));
+    double draft_share = 0, head_share = 0;
     for (const PhaseStats& stats : samples.stats()) {
         model.rows.push_back(table_row(stats, probe));
         if (stats.phase_id == remainder_phase_id) model.counted_steps = stats.count;
-        if (stats.phase_id == backbone_phase_id || is_head_phase(stats.phase_id))
-            model.draft_share += stats.share;
-        if (is_head_phase(stats.phase_id)) model.head_share += stats.share;
-        if (stats.share > 0 && model.total_step_ms == 0)
-            model.total_step_ms = milliseconds(stats.exposed_ns) / stats.share;
+        if (stats.phase_id == backbone_phase_id || is_head_phase(stats.phase_id)) draft_share += stats.share;
+        if (is_head_phase(stats.phase_id)) head_share += stats.share;
     }
     if (model.counted_steps > 0)
-        model.shares_text = fmt::format("; drafting {:.0f} % (head {:.0f} %)", 100 * model.draft_share,
-                                        100 * model.head_share);
+        model.shares_text =
+            fmt::format("; drafting {:.0f} % (head {:.0f} %)", 100 * draft_share, 100 * head_share);
     model.caption = steps_caption(snapshot, run_id, model.counted_steps, range.has_value());
     model.categories = category_shares(snapshot, run_id, samples);
     return model;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/gui/models/ui_state.h"
+#include "app/gui/models/selection.h"
 #include "capture/queries.h"
 #include "capture/samples.h"
 
@@ -28,15 +28,12 @@ struct PhaseBars {
     std::vector<PhaseBar> bars;
     double tallest_ns = 0;  ///< maximum of `step_ns`
     int steps_per_bar = 1;
-    std::size_t first_step = 0, last_step = 0;  ///< shown range of Snapshot::steps, half-open
 };
 
 struct PhaseTableRow {
     int phase_id = 0;
     std::string name;
-    std::uint32_t rgb = 0;
-    bool child = false;    ///< part of another phase, indented
-    bool hatched = false;  ///< the remainder
+    bool child = false;  ///< part of another phase, indented
     std::int64_t count = 0;
     double total_ms = 0, exposed_ms = 0, mean_us = 0, median_us = 0;
     double mad_us = 0;                     ///< median absolute deviation x 1.4826
@@ -59,10 +56,8 @@ struct CategoryShare {
 struct PhasesModel {
     std::string empty_text;
     std::vector<PhaseTableRow> rows;
-    double total_step_ms = 0;
     std::int64_t counted_steps = 0;
-    std::string caption;  ///< "312 steps; 2 warm-up, 3 paused excluded"
-    double draft_share = 0, head_share = 0;
+    std::string caption;                    ///< "312 steps; 2 warm-up, 3 paused excluded"
     std::string shares_text;                ///< "; drafting 41 % (head 22 %)"; "" without counted steps
     std::vector<CategoryShare> categories;  ///< empty for fewer than two
 };

@@ -57,48 +57,12 @@ std::string range_text(double low, double high) {
     return a == b ? a : fmt::format("{} to {}", a, b);
 }
 
-}  // namespace
-
-std::optional<AlphaBounds> recorded_alpha(const Snapshot& snapshot, const RunRow& run) {
-    if (run.temperature != 0 && run.temperature != 1) return std::nullopt;
-    AlphaBounds alpha;
-    std::vector<DraftedMass> masses;
-    for (std::size_t r = 0; r < snapshot.rounds.size(); ++r) {
-        const RoundEntry& round = snapshot.rounds[r];
-        if (round.row.run_id != run.id || round.nodes.count < 2 || snapshot.stored != nullptr) continue;
-        add_tree(snapshot, round, masses, alpha);
-        alpha.drafts = std::max(alpha.drafts, round.row.tree_depth);
-        alpha.chains = alpha.chains && round.row.tree_nodes == round.row.tree_depth + 1;
-    }
-    if (alpha.positions == 0) return std::nullopt;
-    alpha.low /= static_cast<double>(alpha.positions);
-    alpha.high /= static_cast<double>(alpha.positions);
-    return alpha;
-}
-
-std::string alpha_text(const AlphaBounds& alpha, double tau, double speedup) {
-    const double low = expected_tokens(alpha.low, alpha.drafts),
-                 high = expected_tokens(alpha.high, alpha.drafts);
-    std::string text =
-        fmt::format("alpha {} by the recorded drafts; a chain of {} has {} tokens by DynaSpec's eq. 1",
-                    range_text(alpha.low, alpha.high), alpha.drafts, range_text(low, high));
-    // Eq. 2 divides the tokens by the round's time, as the measured speed-up does tau.
-    if (alpha.chains && tau > 0 && speedup > 0)
-        text += fmt::format(", x {} AR by eq. 2", range_text(low * speedup / tau, high * speedup / tau));
-    return text;
-}
-
-namespace {
-
 constexpr double published_kappa = 0.25;  // SlimSpec, figure 3: Llama-3.1-8B on one H200
 constexpr int max_lines = 12;
 
 std::string short_label(const HeadStats& stats) {
-    std::string label = stats.head;
-    if (stats.mode == HeadMode::selfpaced) label += " (shadow)";
-    if (stats.mode == HeadMode::aligned) label += " (aligned)";
-    if (stats.mode == HeadMode::calibration) label += " (calibration)";
-    return label;
+    static constexpr const char* suffixes[] = {"", " (shadow)", " (aligned)", " (calibration)"};
+    return stats.head + suffixes[static_cast<std::size_t>(stats.mode)];
 }
 
 std::string reads_text(const HeadTraffic& reads) {
@@ -116,18 +80,15 @@ PlanePoint make_point(const HeadComparison& head, double kappa, const RunHeadTra
     const HeadStats& stats = head.stats;
     const AcceptanceCost& cost = head.cost;
     PlanePoint point;
-    point.head = stats.head;
+    static_cast<HeadStats&>(point) = stats;
     point.label = short_label(stats);
     point.rgb = traits.of(stats.head).rgb;
-    point.mode = stats.mode;
     point.nu = cost.nu->value;
     point.rho_tau = cost.rho_tau->value;
     point.nu_interval = cost.nu->interval;
     point.rho_interval = cost.rho_tau->interval;
     point.kappa = kappa;
     if (cost.kappa) point.kappa_interval = cost.kappa->interval;
-    point.tau = stats.tau;
-    point.tau_unclipped = stats.tau_unclipped;
     point.reference = is_full_head(stats.head);
     point.estimate = !point.reference && head.estimate;
     point.path_candidates = head.path_candidates;
@@ -137,8 +98,6 @@ PlanePoint make_point(const HeadComparison& head, double kappa, const RunHeadTra
     point.unexplained = cost.unexplained;
     point.break_even_rho_tau = iso_rho_tau(1, point.nu, kappa);
     point.break_even_nu = break_even_nu(point.rho_tau, kappa);
-    point.rounds = stats.rounds;
-    point.active_rows = stats.active_rows;
     point.size_text = describe_shortlist(stats);
     point.reads_text = reads_text(head.reads);
     return point;
@@ -177,9 +136,7 @@ void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads, con
             compared = &head;
         model.points.push_back(std::move(point));
     }
-    std::stable_sort(model.points.begin(), model.points.end(), [](const PlanePoint& a, const PlanePoint& b) {
-        return (a.mode == HeadMode::drive) < (b.mode == HeadMode::drive);
-    });
+    std::ranges::stable_sort(model.points, {}, [](const PlanePoint& p) { return p.mode == HeadMode::drive; });
     if (compared != nullptr)
         model.interval_text = compared->no_interval.empty() ? interval_text(compared->cost.conversations)
                                                             : "no error bars: " + compared->no_interval;
@@ -216,6 +173,35 @@ std::string number_text(const char* name, const std::optional<double>& value) {
 }
 
 }  // namespace
+
+std::optional<AlphaBounds> recorded_alpha(const Snapshot& snapshot, const RunRow& run) {
+    if (run.temperature != 0 && run.temperature != 1) return std::nullopt;
+    AlphaBounds alpha;
+    std::vector<DraftedMass> masses;
+    for (std::size_t r = 0; r < snapshot.rounds.size(); ++r) {
+        const RoundEntry& round = snapshot.rounds[r];
+        if (round.row.run_id != run.id || round.nodes.count < 2 || snapshot.stored != nullptr) continue;
+        add_tree(snapshot, round, masses, alpha);
+        alpha.drafts = std::max(alpha.drafts, round.row.tree_depth);
+        alpha.chains = alpha.chains && round.row.tree_nodes == round.row.tree_depth + 1;
+    }
+    if (alpha.positions == 0) return std::nullopt;
+    alpha.low /= static_cast<double>(alpha.positions);
+    alpha.high /= static_cast<double>(alpha.positions);
+    return alpha;
+}
+
+std::string alpha_text(const AlphaBounds& alpha, double tau, double speedup) {
+    const double low = expected_tokens(alpha.low, alpha.drafts),
+                 high = expected_tokens(alpha.high, alpha.drafts);
+    std::string text =
+        fmt::format("alpha {} by the recorded drafts; a chain of {} has {} tokens by DynaSpec's eq. 1",
+                    range_text(alpha.low, alpha.high), alpha.drafts, range_text(low, high));
+    // Eq. 2 divides the tokens by the round's time, as the measured speed-up does tau.
+    if (alpha.chains && tau > 0 && speedup > 0)
+        text += fmt::format(", x {} AR by eq. 2", range_text(low * speedup / tau, high * speedup / tau));
+    return text;
+}
 
 std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window) {
     std::vector<IsoLine> lines;
@@ -306,9 +292,9 @@ void PlaneView::show(const PlaneWindow& shown, std::span<const PlanePoint> point
 PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
     PlaneModel model;
     model.kappa_shown = published_kappa;
+    model.kappa_text = fmt::format("kappa {:.2f} (SlimSpec, figure 3)", published_kappa);
     const RunRow* run = snapshot.run(run_id);
     if (run == nullptr) {
-        model.kappa_text = fmt::format("kappa {:.2f} (SlimSpec, figure 3)", published_kappa);
         model.missing_text = "No run yet. Published results are shown; your head appears after a run.";
         return model;
     }
@@ -318,9 +304,10 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
         if (head.stats.mode == HeadMode::drive) live = &head;
         if (head.cost.kappa && !model.kappa) model.kappa = head.cost.kappa->value;
     }
-    if (model.kappa) model.kappa_shown = *model.kappa;
-    model.kappa_text = model.kappa ? fmt::format("kappa {:.2f} (this run)", *model.kappa)
-                                   : fmt::format("kappa {:.2f} (SlimSpec, figure 3)", published_kappa);
+    if (model.kappa) {
+        model.kappa_shown = *model.kappa;
+        model.kappa_text = fmt::format("kappa {:.2f} (this run)", *model.kappa);
+    }
     model.softmax_text = softmax_text(snapshot, run_id, live);
     const RunHeadTraits traits(*run);
     add_points(model, heads, traits);
@@ -338,8 +325,7 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
         if (head.stats.tau <= 0) continue;  // a few rounds of each text
         std::optional<double> predicted;
         if (head.cost.predicted) predicted = head.cost.predicted->value;
-        model.bars.push_back({short_label(head.stats), head.stats.head, head.stats.tau_unclipped, predicted,
-                              head.stats.mode == HeadMode::drive, head.estimate,
+        model.bars.push_back({short_label(head.stats), head.stats.tau_unclipped, predicted, head.estimate,
                               traits.of(head.stats.head).rgb});
     }
     return model;
@@ -351,14 +337,14 @@ void PlaneOthers::add(PlaneModel& model, const Snapshot& shown, RowId run_id,
     for (const auto& other : others)
         if (other != nullptr && other->source != shown.source) captures.push_back(other.get());
     std::vector<std::pair<const Snapshot*, const RunRow*>> runs;
-    std::vector<Key> keys;
+    std::vector<std::tuple<std::string, RowId, std::size_t>> keys;
     for (const Snapshot* capture : captures)
         for (std::size_t r = capture->runs.size(); r-- > 0;) {
             const RunRow& run = capture->runs[r];
             if (run.ended == RunEnd::live || run.head.empty() || is_baseline(run)) continue;
             if (capture == &shown && run.id == run_id) continue;
             runs.emplace_back(capture, &run);
-            keys.push_back({capture->source, run.id, rounds_of_run(*capture, run.id).size()});
+            keys.emplace_back(capture->source, run.id, rounds_of_run(*capture, run.id).size());
         }
     const std::size_t left_out = runs.size() - std::min(runs.size(), max_runs);
     runs.resize(runs.size() - left_out);
@@ -375,8 +361,8 @@ void PlaneOthers::add(PlaneModel& model, const Snapshot& shown, RowId run_id,
         point.at_shown_kappa = std::abs(point.kappa - model.kappa_shown) < 0.005 ||
                                (point.kappa_interval && point.kappa_interval->contains(model.kappa_shown));
         paler |= !point.at_shown_kappa;
-        model.bars.push_back({point.label, point.head, point.tau_unclipped, point.predicted.value, false,
-                              point.estimate, point.rgb, true});
+        model.bars.push_back(
+            {point.label, point.tau_unclipped, point.predicted.value, point.estimate, point.rgb, true});
     }
     model.others_text = fmt::format("{} of other runs", format_count(points.size(), "point"));
     if (paler) model.others_text += "; pale: another kappa, so the lines do not hold for it";

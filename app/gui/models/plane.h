@@ -1,15 +1,18 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "app/gui/models/cached_model.h"
 #include "capture/capture.h"
+#include "capture/queries.h"
 #include "stats/head_costs.h"
 
 /// Model of the Acceptance-cost plane: each head as a point (nu, rho_tau) over lines of equal speed-up
@@ -33,32 +36,21 @@ class LabelPlacer {
     explicit LabelPlacer(LabelBox frame) : frame_(frame) {}
 
     void take(LabelBox box) { taken_.push_back(box); }
-    /// Occupies and returns the first candidate that is free and inside the frame, if any.
-    std::optional<LabelBox> place(const std::vector<LabelBox>& candidates) {
-        for (const LabelBox& box : candidates)
-            if (box.inside(frame_) && is_free(box)) {
-                take(box);
-                return box;
-            }
-        return std::nullopt;
-    }
-
-    /// Like place(), but falls back to the first candidate inside the frame.
-    std::optional<LabelBox> place_always(const std::vector<LabelBox>& candidates) {
-        if (const auto box = place(candidates)) return box;
-        for (const LabelBox& box : candidates)
-            if (box.inside(frame_)) {
-                take(box);
-                return box;
-            }
+    /// Occupies and returns the first candidate that is free and inside the frame, if any. `always`: if none
+    /// is free, the first one inside the frame.
+    std::optional<LabelBox> place(const std::vector<LabelBox>& candidates, bool always = false) {
+        for (const bool any : {false, true})
+            for (const LabelBox& box : candidates)
+                if (box.inside(frame_) && (any ? always : is_free(box))) {
+                    take(box);
+                    return box;
+                }
         return std::nullopt;
     }
 
   private:
     bool is_free(const LabelBox& box) const {
-        for (const LabelBox& other : taken_)
-            if (box.overlaps(other)) return false;
-        return true;
+        return std::ranges::none_of(taken_, [&](const LabelBox& other) { return box.overlaps(other); });
     }
 
     LabelBox frame_;
@@ -100,19 +92,15 @@ struct IsoLine {
 /// crosses the window, it is included.
 std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window);
 
-/// A head on the plane.
-struct PlanePoint {
-    std::string head;   ///< full specification, "fr-spec:v=8192"
+/// A head on the plane. The statistics are over all its rounds; tau is 0 for calibration, in only some.
+struct PlanePoint : HeadStats {
     std::string label;  ///< short name; of another run, with the run: "full.dscope 2: fr-spec"
     std::string run;    ///< of another run: its full name; "" = the shown run
     std::uint32_t rgb = 0;
-    HeadMode mode = HeadMode::drive;
     double nu = 1, rho_tau = 1;
     double kappa = 0;  ///< of its own run
     std::optional<Interval> kappa_interval;
-    bool at_shown_kappa = true;  ///< false: the lines do not hold for it; drawn paler
-    double tau = 0;              ///< over all rounds of the head; 0 = calibration, in only some
-    double tau_unclipped = 0;    ///< the same, as the papers count
+    bool at_shown_kappa = true;                         ///< false: the lines do not hold for it; drawn paler
     std::optional<Interval> nu_interval, rho_interval;  ///< 95 %, bootstrap
     bool reference = false;                             ///< full head: (1, 1) by definition
     bool estimate = false;                ///< aligned shadow or calibration rounds; drawn hollow
@@ -122,21 +110,22 @@ struct PlanePoint {
     std::optional<Estimate> unexplained;  ///< measured - predicted
     double break_even_rho_tau = 1;        ///< at this nu
     std::optional<double> break_even_nu;  ///< at this rho_tau
-    std::int64_t rounds = 0;
-    double active_rows = 0;
-    std::string size_text;   ///< describe_shortlist()
-    std::string reads_text;  ///< bytes per round, and T_head / time at probe bandwidth
+    std::string size_text;                ///< describe_shortlist()
+    std::string reads_text;               ///< bytes per round, and T_head / time at probe bandwidth
     std::string alpha_text;  ///< of the driving head, with DynaSpec's eq. 1 and 2; "" = not recorded
 };
 
+struct PublishedResult;
+
 /// Bar of tau, also for heads of unknown cost.
 struct TauBar {
-    std::string label, head;
-    double tau = 0;                   ///< PlanePoint::tau_unclipped, next to published values
-    std::optional<double> predicted;  ///< speed-up over the full head
-    bool live = false, estimate = false;
+    std::string label = {};
+    double tau = 0;                        ///< PlanePoint::tau_unclipped, next to published values
+    std::optional<double> predicted = {};  ///< speed-up over the full head
+    bool estimate = false;
     std::uint32_t rgb = 0;
     bool other_run = false;
+    const PublishedResult* published = nullptr;  ///< null = of a run
 };
 
 /// Returns axes that contain every point with its mark. The margins are a mark's radius as fractions of the
@@ -163,7 +152,6 @@ class PlaneView {
 };
 
 struct PlaneModel {
-    std::string empty_text;          ///< shown if no head was measured
     std::string missing_text;        ///< why the driving head has no point; "" if it has one
     std::optional<double> kappa;     ///< of the run
     double kappa_shown = 0;          ///< of the run, otherwise the published value
@@ -187,14 +175,8 @@ class PlaneOthers {
              const std::vector<std::shared_ptr<const Snapshot>>& others);
 
   private:
-    /// A run and the number of its rounds.
-    struct Key {
-        std::string source;
-        RowId run_id = 0;
-        std::size_t rounds = 0;
-        bool operator==(const Key&) const = default;
-    };
-    CachedModel<std::vector<PlanePoint>, std::vector<Key>> points_;
+    /// By source, run and the number of its rounds.
+    CachedModel<std::vector<PlanePoint>, std::vector<std::tuple<std::string, RowId, std::size_t>>> points_;
 };
 
 /// A result's figures of one task, named as task_of_category() names it.

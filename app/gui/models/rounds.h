@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "app/gui/models/ui_state.h"
+#include "app/gui/models/selection.h"
 #include "capture/acceptance_by_depth.h"
 #include "capture/capture.h"
 

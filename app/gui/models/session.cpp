@@ -13,11 +13,6 @@ namespace {
 
 constexpr int largest_count = 1024;
 
-std::optional<int> parse_count(std::string_view text) {
-    const auto value = parse_number<int>(text);
-    return value && *value >= 1 && *value <= largest_count ? value : std::nullopt;
-}
-
 }  // namespace
 
 std::optional<TreeFields> parse_tree(std::string_view spec) {
@@ -30,20 +25,14 @@ std::optional<TreeFields> parse_tree(std::string_view spec) {
         const std::size_t equals = piece.find('=');
         if (equals == std::string_view::npos) return std::nullopt;
         const std::string_view key = piece.substr(0, equals);
-        const std::optional<int> value = parse_count(piece.substr(equals + 1));
-        if (!value) return std::nullopt;
-        if (key == "chain") {
-            fields.chain = true;
-            fields.depth = *value;
-        } else if (key == "depth") {
-            fields.depth = *value;
-        } else if (key == "topk") {
-            fields.topk = *value;
-        } else if (key == "nodes") {
-            fields.nodes = *value;
-        } else {
-            return std::nullopt;
-        }
+        const auto value = parse_number<int>(piece.substr(equals + 1));
+        const auto field = key == "depth" || key == "chain" ? &TreeFields::depth
+                           : key == "topk"                  ? &TreeFields::topk
+                           : key == "nodes"                 ? &TreeFields::nodes
+                                                            : nullptr;
+        if (!value || *value < 1 || *value > largest_count || field == nullptr) return std::nullopt;
+        fields.*field = *value;
+        fields.chain |= key == "chain";
     }
     return fields;
 }

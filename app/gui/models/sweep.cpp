@@ -107,7 +107,7 @@ std::vector<std::size_t> rows_of_batch(SweepSettings settings, int batch) {
 
 std::vector<int> sweep_batches(SweepSettings settings) {
     std::set<int> batches;
-    for (std::size_t r = 0; r < settings.size(); ++r) batches.insert(settings[r].batch);
+    for (const SweepSetting& setting : settings) batches.insert(setting.batch);
     return {batches.begin(), batches.end()};
 }
 
@@ -124,8 +124,8 @@ std::optional<double> parameter_value(const SweepSetting& setting, std::string_v
 
 std::vector<SweepParameter> sweep_parameters(SweepSettings settings, int batch) {
     std::set<std::string> names;
-    for (std::size_t r = 0; r < settings.size(); ++r)
-        for_each_parameter(settings[r].head, [&](std::string_view key, std::string_view value) {
+    for (const SweepSetting& setting : settings)
+        for_each_parameter(setting.head, [&](std::string_view key, std::string_view value) {
             if (parse_number<double>(value)) names.emplace(key);
         });
     std::vector<std::string> ordered(names.begin(), names.end());
@@ -242,9 +242,8 @@ SweepHeatMap sweep_heat_map(SweepSettings settings, std::string_view x, std::str
 }
 
 std::vector<std::size_t> sweep_front(SweepSettings settings, int batch) {
-    std::vector<std::size_t> front;
-    for (std::size_t r = 0; r < settings.size(); ++r)
-        if (settings[r].figures.on_front && settings[r].batch == batch) front.push_back(r);
+    std::vector<std::size_t> front = rows_of_batch(settings, batch);
+    std::erase_if(front, [&](std::size_t r) { return !settings[r].figures.on_front; });
     std::ranges::stable_sort(front, {}, [&](std::size_t r) { return settings[r].round_ms; });
     return front;
 }
@@ -264,6 +263,34 @@ std::vector<std::pair<std::string, std::string>> describe_setting(const SweepSet
     if (!setting.exact) out.emplace_back("acceptance", "an estimate, see the notes");
     if (setting.extrapolated) out.emplace_back("cost", "outside of what the profile measured");
     return out;
+}
+
+std::vector<AdviceLine> advice_lines(SweepSettings settings, std::optional<std::size_t> chosen,
+                                     std::optional<std::size_t> runner_up, std::optional<std::size_t> usual) {
+    std::vector<AdviceLine> lines;
+    const auto add = [&](const char* role, std::optional<std::size_t> row) {
+        if (!row) return;
+        const auto known = std::ranges::find(lines, *row, &AdviceLine::row);
+        if (known == lines.end())
+            lines.push_back({role, *row});
+        else
+            known->role += std::string(", ") + role;
+    };
+    if (!chosen || *chosen >= settings.size()) return lines;
+    add("advised", chosen);
+    add("fastest", rows_of_batch(settings, settings[*chosen].batch).front());
+    add("runner-up", runner_up);
+    add("full head", settings[*chosen].full);
+    add("default", usual);
+    return lines;
+}
+
+ValueRange advice_scale(SweepSettings settings, const std::vector<AdviceLine>& lines) {
+    ValueRange scale;
+    scale.add(1);
+    for (const AdviceLine& line : lines) scale.add(settings[line.row].figures.speedup);
+    scale.widen(0.05);
+    return scale;
 }
 
 }  // namespace draftscope

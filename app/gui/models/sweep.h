@@ -9,8 +9,8 @@
 
 #include "stats/sweep_table.h"
 
-/// Model of the Sweep panel: settings against their parameters, and the Pareto front. A row is a setting's
-/// place in the list of settings.
+/// Model of the Sweep and Advisor panels: settings against their parameters, front and advice. A row is a
+/// setting's place in the list of settings.
 namespace draftscope {
 
 /// The ranked settings of a sweep.
@@ -101,5 +101,17 @@ std::vector<std::size_t> sweep_front(SweepSettings settings, int batch);
 
 /// Returns labels and figures of a setting: tau, speed, time of a round, and what limits the prediction.
 std::vector<std::pair<std::string, std::string>> describe_setting(const SweepSetting& setting);
+
+/// A setting that an advice speaks of.
+struct AdviceLine {
+    std::string role;  ///< "advised", "runner-up", "default", ...
+    std::size_t row = 0;
+};
+/// Returns the settings by role: advised, fastest, runner-up, the same tree with the full head, the default.
+/// A setting with several roles has one line.
+std::vector<AdviceLine> advice_lines(SweepSettings settings, std::optional<std::size_t> chosen,
+                                     std::optional<std::size_t> runner_up, std::optional<std::size_t> usual);
+/// Returns the range of the lines' speed-ups, which contains plain decoding (1).
+ValueRange advice_scale(SweepSettings settings, const std::vector<AdviceLine>& lines);
 
 }  // namespace draftscope

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "app/gui/models/selection.h"
 #include "base/utf8.h"
@@ -23,18 +24,6 @@ std::string token_bytes(const Snapshot& snapshot, const RunRow& run, TokenId tok
     return fmt::format("⟨{}⟩", token);
 }
 
-PieceKind to_piece_kind(TokenSource source) {
-    switch (source) {
-        case TokenSource::prefill:
-            return PieceKind::prefill;
-        case TokenSource::draft:
-            return PieceKind::draft;
-        case TokenSource::bonus:
-            return PieceKind::bonus;
-    }
-    return PieceKind::bonus;
-}
-
 std::string make_caption(const Snapshot& snapshot, const PromptRow& prompt) {
     const auto begun = std::count_if(snapshot.prompts.begin(), snapshot.prompts.end(),
                                      [&](const auto& other) { return other->run_id == prompt.run_id; });
@@ -44,16 +33,125 @@ std::string make_caption(const Snapshot& snapshot, const PromptRow& prompt) {
         in_run > 1 ? fmt::format("prompt {} of {}", prompt.ordinal + 1, in_run) : std::string("prompt");
     if (!prompt.category.empty()) text += " · " + prompt.category;
     text += fmt::format(" · {} + {} tokens", prompt.prompt_tokens, prompt.generated_tokens);
-    if (prompt.finish == Finish::eos) text += " · ended at the end token";
-    if (prompt.finish == Finish::length) text += " · ended at the length limit";
-    if (prompt.finish == Finish::context) text += " · ended at the context limit";
-    if (prompt.finish == Finish::cancelled) text += " · stopped";
-    return text;
+    static constexpr const char* ends[] = {"", " · ended at the end token", " · ended at the length limit",
+                                           " · ended at the context limit", " · stopped"};
+    return text + ends[static_cast<std::size_t>(prompt.finish)];
 }
 
 char lower(char c) {
     return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
 }
+
+/// State of `lay_out_text`: the current line.
+class TextFlow {
+  public:
+    TextFlow(const std::vector<TextPiece>& pieces, float width,
+             const std::function<float(std::string_view)>& measure)
+        : pieces_(pieces), width_(width), measure_(measure) {}
+
+    /// Adds bytes [first, end) of a piece, which contain no line end.
+    void add(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
+        while (first < end) {
+            std::uint32_t word = first + 1;
+            while (word < end && text(piece)[word] != ' ') ++word;
+            put(piece, first, word);
+            first = word;
+        }
+    }
+    void end_line(std::uint32_t piece, std::uint32_t at) {
+        if (runs_.empty() || runs_.back().piece != piece || runs_.back().line != line_ ||
+            runs_.back().line_end)
+            runs_.push_back({piece, at, 0, x_, 0, line_, false});
+        runs_.back().line_end = true;
+        next_line();
+    }
+    std::vector<TextRun> take() { return std::move(runs_); }
+
+  private:
+    const std::string& text(std::uint32_t piece) const { return pieces_[piece].text; }
+    float measure_range(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
+        return measure_(std::string_view(text(piece)).substr(first, end - first));
+    }
+    void next_line() {
+        x_ = 0;
+        ++line_;
+        line_start_ = word_start_ = runs_.size();
+    }
+    /// Moves the runs since the last space to a new line, unless the line would become empty.
+    void wrap() {
+        const std::size_t moved_from = word_start_ > line_start_ ? word_start_ : runs_.size();
+        x_ = 0;
+        ++line_;
+        line_start_ = word_start_ = moved_from;
+        for (std::size_t i = moved_from; i < runs_.size(); ++i) {
+            TextRun& run = runs_[i];
+            if (i == moved_from) drop_space(run);
+            run.line = line_;
+            run.x = x_;
+            x_ += run.width;
+        }
+    }
+    void drop_space(TextRun& run) {
+        if (run.count < 2 || text(run.piece)[run.first] != ' ') return;
+        ++run.first;
+        --run.count;
+        run.width = measure_range(run.piece, run.first, run.first + run.count);
+    }
+    /// Adds a word, or the part of a word that a token holds.
+    void put(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
+        const bool space = text(piece)[first] == ' ';
+        TextRun run{piece, first, end - first, x_, measure_range(piece, first, end), line_, false};
+        // The first break moves the whole word, the second divides it.
+        for (int breaks = 0; breaks < 2 && x_ + run.width > width_ && x_ > 0; ++breaks) {
+            if (space) word_start_ = runs_.size();
+            wrap();
+            if (space) drop_space(run);
+        }
+        std::uint32_t at = run.first;
+        while (run.width > width_ - x_) {
+            const std::uint32_t fitting = fit(piece, at, end);
+            if (fitting == end) break;
+            append(piece, at, fitting, measure_range(piece, at, fitting), space);
+            next_line();
+            at = fitting;
+            run.width = measure_range(piece, at, end);
+        }
+        append(piece, at, end, run.width, space);
+    }
+    /// Returns the end of the characters that fit on the line, at least one.
+    std::uint32_t fit(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
+        float used = 0;
+        for (std::uint32_t at = first; at < end;) {
+            const std::string_view rest = std::string_view(text(piece)).substr(at, end - at);
+            const auto next = at + static_cast<std::uint32_t>(drawn_character_length(rest));
+            used += measure_range(piece, at, next);
+            if (x_ + used > width_) return at == first ? next : at;
+            at = next;
+        }
+        return end;
+    }
+    void append(std::uint32_t piece, std::uint32_t first, std::uint32_t end, float width, bool space) {
+        if (space) word_start_ = runs_.size();
+        const bool continues = runs_.size() > line_start_ && runs_.back().piece == piece &&
+                               runs_.back().first + runs_.back().count == first;
+        if (continues) {
+            runs_.back().count += end - first;
+            runs_.back().width += width;
+        } else {
+            runs_.push_back({piece, first, end - first, x_, width, line_, false});
+        }
+        x_ += width;
+    }
+
+    const std::vector<TextPiece>& pieces_;
+    float width_;
+    const std::function<float(std::string_view)>& measure_;
+    std::vector<TextRun> runs_;
+    float x_ = 0;
+    int line_ = 0;
+    std::size_t line_start_ = 0;  ///< first run of the line
+    std::size_t word_start_ = 0;  ///< first run after the last possible break
+};
 
 }  // namespace
 
@@ -124,45 +222,40 @@ TextModel build_text(const Snapshot& snapshot, RowId prompt_id) {
     std::vector<const TokenRow*> tokens;
     for (const TokenRow& token : snapshot.tokens)
         if (token.prompt_id == prompt_id) tokens.push_back(&token);
-    std::stable_sort(tokens.begin(), tokens.end(),
-                     [](const TokenRow* a, const TokenRow* b) { return a->position < b->position; });
+    std::ranges::stable_sort(tokens, {}, &TokenRow::position);
     const std::size_t first = model.pieces.size();
     std::vector<std::string> bytes;
-    for (const TokenRow* row : tokens) {
-        const TokenRow& token = *row;
-        TextPiece piece;
-        bytes.push_back(token_bytes(snapshot, *run, token.token_id));
-        piece.kind = to_piece_kind(token.source);
-        piece.token_id = token.token_id;
-        piece.position = token.position;
-        piece.depth = token.depth;
-        piece.covered = token.covered;
-        piece.rank = token.rank;
-        piece.round_index = round_index(snapshot, token.round_id);
-        model.drafted += piece.kind == PieceKind::draft;
-        model.bonus += piece.kind == PieceKind::bonus;
-        model.uncovered += !piece.covered;
-        model.pieces.push_back(std::move(piece));
+    for (const TokenRow* token : tokens) {
+        bytes.push_back(token_bytes(snapshot, *run, token->token_id));
+        TextPiece& piece = model.pieces.emplace_back();
+        static_cast<TokenRow&>(piece) = *token;
+        piece.round_index = round_index(snapshot, token->round_id);
     }
     join_pieces(bytes, std::span(model.pieces).subspan(first));
     return model;
 }
 
-std::string describe_piece(const TextPiece& piece) {
-    std::string text;
-    switch (piece.kind) {
-        case PieceKind::prompt:
-            return "prompt";
-        case PieceKind::prefill:
-            text = "first token, from prefill";
-            break;
-        case PieceKind::draft:
-            text = fmt::format("drafted, accepted at depth {}", piece.depth);
-            break;
-        case PieceKind::bonus:
-            text = fmt::format("from the target, at depth {}", piece.depth);
-            break;
+std::vector<TextRun> lay_out_text(const std::vector<TextPiece>& pieces, float width,
+                                  const std::function<float(std::string_view)>& measure) {
+    TextFlow flow(pieces, width, measure);
+    for (std::uint32_t piece = 0; piece < pieces.size(); ++piece) {
+        const std::string& text = pieces[piece].text;
+        for (std::uint32_t at = 0; at < text.size();) {
+            const auto end = static_cast<std::uint32_t>(std::min(text.find('\n', at), text.size()));
+            flow.add(piece, at, end);
+            if (end < text.size()) flow.end_line(piece, end);
+            at = end + 1;
+        }
     }
+    return flow.take();
+}
+
+std::string describe_piece(const TextPiece& piece) {
+    if (piece.is_prompt()) return "prompt";
+    std::string text = piece.source == TokenSource::prefill ? "first token, from prefill"
+                       : piece.source == TokenSource::draft
+                           ? fmt::format("drafted, accepted at depth {}", piece.depth)
+                           : fmt::format("from the target, at depth {}", piece.depth);
     text += fmt::format("\ntoken {} at position {}", piece.token_id, piece.position);
     if (!piece.bytes.empty()) {
         text += fmt::format(", bytes {}", piece.bytes);

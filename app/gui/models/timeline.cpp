@@ -53,6 +53,10 @@ class Steps {
     const StepRow* in_flight_ = nullptr;
 };
 
+std::string_view phase_name(std::uint8_t phase) {
+    return phase < phase_rows.size() ? phase_rows[phase].name : std::string_view("unknown");
+}
+
 struct Unit {
     double ns;
     const char* name;
@@ -75,11 +79,7 @@ void FoldedAxis::update(const Snapshot& snapshot, RowId run_id) {
     for (std::size_t i = 0; i < folds_.size(); ++i) {
         Fold fold = folds_[i];
         const auto same = std::count(step_of.begin(), step_of.end(), step_of[i]);
-        TimeNs net = default_step;
-        if (step_of[i]) {
-            const StepRow& step = steps[*step_of[i]];
-            net = std::max<TimeNs>(step.busy_ns(), 1);
-        }
+        const TimeNs net = step_of[i] ? std::max<TimeNs>(steps[*step_of[i]].busy_ns(), 1) : default_step;
         fold.width = std::max<TimeNs>(net / (parts_of_step + parts_per_pause * same), 1);
         const bool overlaps = !kept.empty() && fold.start < kept.back().end;
         if (fold.length() <= 2 * fold.width || overlaps) continue;
@@ -155,8 +155,7 @@ AxisOrigin axis_origin(const Snapshot& snapshot, RowId run_id, const FoldedAxis&
                         step.ordinal + 1, seconds(step.start_ns))};
     };
     const auto fits = [&](const StepRow& step) {
-        const TimeNs length = step.busy_ns();
-        return length > axis.busy(begin, end) / max_steps_in_view;
+        return step.busy_ns() > axis.busy(begin, end) / max_steps_in_view;
     };
     if (selected != nullptr && selected->start_ns < end && selected->end_ns > begin && fits(*selected))
         return of_step(*selected);
@@ -187,29 +186,22 @@ std::string offset_text(TimeNs offset, TimeNs step, TimeNs largest) {
     return fmt::format("{:+.{}f} {}", static_cast<double>(offset) / unit->ns, decimals, unit->name);
 }
 
+std::string three_digits(double value) {
+    const double size = std::abs(value);
+    return fmt::format("{:.{}f}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+}
+
 std::string duration_text(TimeNs ns) {
     const double value = static_cast<double>(ns), size = std::abs(value);
     if (size < 1e3) return fmt::format("{} ns", ns);
-    const auto scaled = [](double v, const char* unit) {
-        const double a = std::abs(v);
-        return fmt::format("{:.{}f} {}", v, a < 9.995 ? 2 : a < 99.95 ? 1 : 0, unit);
-    };
-    if (size < 999.5e3) return scaled(value * 1e-3, "us");
-    if (size < 999.5e6) return scaled(value * 1e-6, "ms");
-    return scaled(value * 1e-9, "s");
+    if (size < 999.5e3) return three_digits(value * 1e-3) + " us";
+    if (size < 999.5e6) return three_digits(value * 1e-6) + " ms";
+    return three_digits(value * 1e-9) + " s";
 }
 
-namespace {
-
-std::string_view phase_name(std::uint8_t phase) {
-    return phase < phase_rows.size() ? phase_rows[phase].name : std::string_view("unknown");
-}
-
-}  // namespace
-
-void TimelineIndex::update(const Snapshot& snapshot, RowId run_id) {
-    run_ = snapshot.lanes_for(run_id);
-    if (run_ == nullptr) run_ = std::make_shared<const RunLanes>();
+std::shared_ptr<const RunLanes> run_lanes(const Snapshot& snapshot, RowId run_id) {
+    auto lanes = snapshot.lanes_for(run_id);
+    return lanes != nullptr ? lanes : std::make_shared<const RunLanes>();
 }
 
 std::size_t visible_blocks(const TimelineRow& row, const TimelineView& view,
@@ -250,19 +242,12 @@ std::size_t visible_blocks(const TimelineRow& row, const TimelineView& view,
             before = after;
             summed_to = j;
         }
-        TimelineBlock block{row.start(i),
-                            row.end(j - 1),
-                            column,
-                            static_cast<std::uint32_t>(j - i),
-                            row.phase(i),
-                            static_cast<std::uint32_t>(i),
-                            1};
-        block.phase = static_cast<std::uint8_t>(std::max_element(busy.begin(), busy.end()) - busy.begin());
         double total = 0;
         for (const TimeNs ns : busy) total += static_cast<double>(ns);
-        if (total == 0) block.phase = row.phase(i);
-        block.density = static_cast<float>(std::min(1.0, total / column_ns));
-        out.push_back(block);
+        const auto longest = static_cast<std::uint8_t>(std::ranges::max_element(busy) - busy.begin());
+        out.push_back({row.start(i), row.end(j - 1), column, static_cast<std::uint32_t>(j - i),
+                       total == 0 ? row.phase(i) : longest, static_cast<std::uint32_t>(i),
+                       static_cast<float>(std::min(1.0, total / column_ns))});
         i = j;
     }
     return looked_at;
@@ -287,38 +272,24 @@ TimelineView zoom_view(const TimelineView& view, double factor, double at, TimeN
     return out;
 }
 
-std::optional<std::size_t> find_step(const Snapshot& snapshot, RowId step_id) {
-    const std::size_t at =
-        bisect(0, snapshot.steps.size(), [&](std::size_t i) { return snapshot.steps[i].row.id < step_id; });
-    if (at == snapshot.steps.size() || snapshot.steps[at].row.id != step_id) return std::nullopt;
-    return at;
-}
-
 std::optional<std::size_t> round_of_interval(const Snapshot& snapshot, const TimelineLane& lane,
                                              const TimelineRow& row, std::size_t index) {
     const std::uint32_t source = row.source(index);
-    RowId step_id = 0, round_id = 0;
-    switch (lane.kind) {
-        case LaneKind::steps:
-            step_id = snapshot.steps[source].row.id;
-            break;
-        case LaneKind::levels:
-        case LaneKind::cpu:
-            if (const std::optional<SpanRow> span = snapshot.span(source)) {
-                step_id = span->step_id;
-                round_id = span->round_id;
-            }
-            break;
-        case LaneKind::gpu:
-            step_id = snapshot.gpu_ops[source].step_id;
-            break;
-        case LaneKind::nvtx:
-            return std::nullopt;
+    if (lane.kind == LaneKind::nvtx) return std::nullopt;
+    RowId step_id = 0;
+    if (lane.kind == LaneKind::steps) {
+        step_id = snapshot.steps[source].row.id;
+    } else if (lane.kind == LaneKind::gpu) {
+        step_id = snapshot.gpu_ops[source].step_id;
+    } else if (const std::optional<SpanRow> span = snapshot.span(source)) {
+        if (span->round_id != 0) return round_index(snapshot, span->round_id);
+        step_id = span->step_id;
     }
-    if (round_id != 0) return round_index(snapshot, round_id);
-    const std::optional<std::size_t> step = find_step(snapshot, step_id);
-    if (!step || snapshot.steps[*step].rounds.count == 0) return std::nullopt;
-    return snapshot.steps[*step].rounds.first;
+    const std::size_t step =
+        bisect(0, snapshot.steps.size(), [&](std::size_t i) { return snapshot.steps[i].row.id < step_id; });
+    if (step == snapshot.steps.size() || snapshot.steps[step].row.id != step_id) return std::nullopt;
+    const RowRange rounds = snapshot.steps[step].rounds;
+    return rounds.count == 0 ? std::nullopt : std::optional<std::size_t>(rounds.first);
 }
 
 TimelineView follow_step(const TimelineView& view, ViewWidth width, std::pair<TimeNs, TimeNs> before,

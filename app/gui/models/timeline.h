@@ -68,21 +68,13 @@ TimeNs tick_step(TimeNs span, int marks);
 /// Formats an offset with the precision of `step`: "+12.340 ms". `largest`: the largest offset on the axis;
 /// it determines the unit.
 std::string offset_text(TimeNs offset, TimeNs step, TimeNs largest);
+/// Formats a number with about three digits: "1.23", "12.3", "123".
+std::string three_digits(double value);
 /// Formats a duration with three significant digits: "12.5 ms", "800 us".
 std::string duration_text(TimeNs ns);
 
-/// The shown run's lanes in the newest snapshot.
-class TimelineIndex {
-  public:
-    void update(const Snapshot& snapshot, RowId run_id);
-    const std::vector<TimelineLane>& lanes() const { return run_->lanes; }
-    TimeNs begin() const { return run_->begin; }
-    TimeNs end() const { return run_->end; }
-    bool empty() const { return run_->empty(); }
-
-  private:
-    std::shared_ptr<const RunLanes> run_ = std::make_shared<const RunLanes>();
-};
+/// Returns a run's lanes; those of a run without spans are empty.
+std::shared_ptr<const RunLanes> run_lanes(const Snapshot& snapshot, RowId run_id);
 
 /// One rectangle to draw: a single interval, or (count > 1) merged intervals. Merged intervals are narrower
 /// than a pixel and start in the same pixel column.
@@ -131,7 +123,5 @@ std::vector<std::string> describe_interval(const Snapshot& snapshot, const Timel
 /// Returns the round to select when the interval is clicked, as an index into Snapshot::rounds.
 std::optional<std::size_t> round_of_interval(const Snapshot& snapshot, const TimelineLane& lane,
                                              const TimelineRow& row, std::size_t index);
-/// Returns the index into Snapshot::steps of the step with this id.
-std::optional<std::size_t> find_step(const Snapshot& snapshot, RowId step_id);
 
 }  // namespace draftscope

@@ -1,9 +1,8 @@
-#include "app/gui/models/advisor.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "app/gui/models/sweep.h"
 #include "app/gui/panels/sweep_form.h"
 #include "app/gui/panels/widgets.h"
 #include "base/cpus.h"
@@ -34,9 +33,7 @@ void draw_speedup_cell(const Style& style, const ValueRange& scale, const Estima
 void draw_evidence(const Style& style, const SweepReport& view) {
     const std::vector<AdviceLine> lines =
         advice_lines(view.settings, view.advice.choice.chosen, view.advice.choice.runner_up, view.usual);
-    constexpr ImGuiTableFlags flags =
-        ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody | ImGuiTableFlags_PadOuterX;
-    if (lines.empty() || !ImGui::BeginTable("evidence", 5, flags)) return;
+    if (lines.empty() || !ImGui::BeginTable("evidence", 5, table_flags)) return;
     const ValueRange scale = advice_scale(view.settings, lines);
     ImGui::TableSetupColumn("setting", ImGuiTableColumnFlags_WidthStretch, 3);
     for (const char* name : {"tau", "round ms", "x AR"})

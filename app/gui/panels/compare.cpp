@@ -1,7 +1,5 @@
 #include "app/gui/models/compare.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -16,18 +14,17 @@ namespace {
 struct CompareState {
     std::optional<CompareSide> a, b;
     bool force = false;
-    CompareChoice requested;  ///< the last requested comparison
-    bool has_request = false;
+    std::optional<CompareChoice> requested;  ///< the last requested comparison
 };
-
-const CompareRun* find(const std::vector<CompareRun>& runs, const std::optional<CompareSide>& side) {
-    for (const CompareRun& run : runs)
-        if (side && run.source == side->source && run.run_id == side->run_id) return &run;
-    return nullptr;
-}
 
 CompareSide to_side(const CompareRun& run) {
     return {run.source, run.run_id};
+}
+
+const CompareRun* find(const std::vector<CompareRun>& runs, const std::optional<CompareSide>& side) {
+    const auto found =
+        std::ranges::find_if(runs, [&](const CompareRun& run) { return side == to_side(run); });
+    return found == runs.end() ? nullptr : &*found;
 }
 
 /// Keeps the chosen runs while they exist; otherwise chooses a new pair. `newest`: the shown capture's newest
@@ -81,13 +78,9 @@ void choose(PanelContext& c, CompareState& state, const std::vector<CompareRun>&
     show_tooltip(c.style, "Opens a second capture to compare its runs with those of the shown capture.");
 }
 
-void draw_scale(const Style& style, const Forest& forest, float x, float width, float top, float bottom) {
-    ImDrawList* list = ImGui::GetWindowDrawList();
-    for (const double tick : forest.ticks) {
-        const float at = x + width * static_cast<float>(forest.at(tick));
-        list->AddLine({at, top}, {at, bottom},
-                      to_im(tick == 1 ? style.colours.text_dim : style.colours.line));
-    }
+/// Returns the colour of a change; `none` if it is neither better nor worse.
+std::uint32_t change_rgb(const Style& style, Change change, std::uint32_t none) {
+    return change == Change::better ? style.colours.good : change == Change::worse ? style.colours.bad : none;
 }
 
 /// Draws the interval as a line and the ratio as a dot, hollow without an interval.
@@ -95,16 +88,15 @@ void draw_interval_cell(const Style& style, const Forest& forest, const ForestRo
     ImGui::TableNextColumn();
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
-    draw_scale(style, forest, at.x, width, at.y - 1, at.y + h + 1);
+    const auto x = [&](double ratio) { return at.x + width * static_cast<float>(forest.at(ratio)); };
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    for (const double tick : forest.ticks)
+        list->AddLine({x(tick), at.y - 1}, {x(tick), at.y + h + 1},
+                      to_im(tick == 1 ? style.colours.text_dim : style.colours.line));
     ImGui::Dummy({width, h});
     if (row.ratio <= 0) return;
-    const Change change = row.quantity->change;
-    const std::uint32_t rgb = change == Change::better  ? style.colours.good
-                              : change == Change::worse ? style.colours.bad
-                                                        : style.colours.text;
-    const auto x = [&](double ratio) { return at.x + width * static_cast<float>(forest.at(ratio)); };
+    const std::uint32_t rgb = change_rgb(style, row.quantity->change, style.colours.text);
     const float y = at.y + h / 2, radius = 0.22f * style.em;
-    ImDrawList* list = ImGui::GetWindowDrawList();
     if (row.interval) {
         draw_interval_line(list, x(row.interval->first), x(row.interval->second), y, radius, to_im(rgb));
         list->AddCircleFilled({x(row.ratio), y}, radius, to_im(rgb));
@@ -114,14 +106,11 @@ void draw_interval_cell(const Style& style, const Forest& forest, const ForestRo
 }
 
 void draw_table(const Style& style, const Comparison& comparison) {
-    constexpr ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody |
-                                      ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY |
-                                      ImGuiTableFlags_ScrollX;
     const Forest forest = build_forest(comparison);
     const float foot = 2 * ImGui::GetTextLineHeightWithSpacing();
     const float room = std::max(ImGui::GetContentRegionAvail().y - foot, 6 * style.em);
     const float width = std::max(ImGui::GetContentRegionAvail().x - style.em, 44 * style.em);
-    if (!ImGui::BeginTable("ratios", 7, flags, {0, room}, width)) return;
+    if (!ImGui::BeginTable("ratios", 7, scrolling_table_flags, {0, room}, width)) return;
     ImGui::TableSetupScrollFreeze(1, 1);
     ImGui::TableSetupColumn(comparison.forced ? "FORCED" : "", ImGuiTableColumnFlags_WidthFixed);
     const float widths[] = {0.8f, 0.8f, 0.7f, 1.4f, 1.5f};
@@ -134,12 +123,9 @@ void draw_table(const Style& style, const Comparison& comparison) {
         ImGui::TableNextRow();
         const auto cells = compare_cells(*row.quantity);
         for (std::size_t i = 0; i < cells.size(); ++i) {
-            const Change change = row.quantity->change;
-            const std::uint32_t rgb = i < 5 || change == Change::none_shown ? style.colours.text
-                                      : change == Change::better            ? style.colours.good
-                                      : change == Change::worse             ? style.colours.bad
-                                                                            : style.colours.text_dim;
-            const TextColour colour(rgb);
+            const Change change = i < 5 ? Change::none_shown : row.quantity->change;
+            const TextColour colour(change_rgb(
+                style, change, change == Change::none_shown ? style.colours.text : style.colours.text_dim));
             if (i > 0 && i < 5) {
                 draw_cell_right(cells[i]);
                 continue;
@@ -172,9 +158,8 @@ void request_comparison(PanelContext& c, CompareState& state, bool live) {
         if (ImGui::Button("Compare recorded rounds")) c.commands.push_back(CmdCompare{choice});
         return;
     }
-    if (is_current || c.status.comparing || (state.has_request && state.requested == choice)) return;
+    if (is_current || c.status.comparing || state.requested == choice) return;
     state.requested = choice;
-    state.has_request = true;
     c.commands.push_back(CmdCompare{choice});
 }
 

@@ -1,13 +1,12 @@
 #include "app/gui/models/coverage.h"
 
 #include <fmt/format.h>
-#include <implot.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "app/gui/models/plane.h"
-#include "app/gui/panels/rebuild_throttle.h"
+#include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/token_text.h"
 
@@ -38,44 +37,26 @@ int format_percent(double value, char* buffer, int size, void*) {
     return 0;
 }
 
-void draw_best_curve(const Style& style, const CoverageModel& model) {
+void draw_curve(const std::string& name, const CoverageCurve& curve, ImVec4 colour, float weight) {
     std::vector<double> xs, ys;
-    for (const CoveragePoint& point : model.best.points) {
+    for (const CoveragePoint& point : curve.points) {
         xs.push_back(point.v);
         ys.push_back(100 * point.coverage);
     }
-    ImPlot::PlotLine(
-        "best possible ranking", xs.data(), ys.data(), static_cast<int>(xs.size()),
-        {ImPlotProp_LineColor, to_vec(style.colours.text_dim, 0.8f), ImPlotProp_LineWeight, 1.2f});
+    ImPlot::PlotLine(name.c_str(), xs.data(), ys.data(), static_cast<int>(xs.size()),
+                     {ImPlotProp_LineColor, colour, ImPlotProp_LineWeight, weight});
 }
 
+/// The first curve is that of all tokens.
 void draw_curves(const Style& style, const CoverageModel& model, bool by_category) {
-    std::vector<double> xs, ys;
-    std::size_t category = 0;
-    if (!by_category) draw_best_curve(style, model);
-    for (const CoverageCurve& curve : model.curves) {
-        const bool all = curve.label == "all";
-        if (!all && !by_category) continue;
-        xs.clear();
-        ys.clear();
-        for (const CoveragePoint& point : curve.points) {
-            xs.push_back(point.v);
-            ys.push_back(100 * point.coverage);
-        }
-        const std::uint32_t rgb =
-            all ? style.colours.text
-                : data_colour(category_rgb[category++ % std::size(category_rgb)], style.theme);
-        const std::string label =
-            all ? std::string("token ranking") : fmt::format("{} ({})", curve.label, curve.tokens);
-        ImPlot::PlotLine(label.c_str(), xs.data(), ys.data(), static_cast<int>(xs.size()),
-                         {ImPlotProp_LineColor, to_vec(rgb), ImPlotProp_LineWeight, all ? 2.2f : 1.3f});
+    if (!by_category)
+        draw_curve("best possible ranking", model.best, to_vec(style.colours.text_dim, 0.8f), 1.2f);
+    draw_curve("token ranking", model.curves.front(), to_vec(style.colours.text), 2.2f);
+    for (std::size_t i = 1; by_category && i < model.curves.size(); ++i) {
+        const CoverageCurve& curve = model.curves[i];
+        const std::uint32_t rgb = data_colour(category_rgb[(i - 1) % std::size(category_rgb)], style.theme);
+        draw_curve(fmt::format("{} ({})", curve.label, curve.tokens), curve, to_vec(rgb), 1.3f);
     }
-}
-
-void draw_diamond(ImDrawList* list, ImVec2 at, float r, ImU32 fill, ImU32 edge) {
-    const ImVec2 points[] = {{at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y}};
-    list->AddConvexPolyFilled(points, 4, fill);
-    list->AddPolyline(points, 4, edge, 1.5f, ImDrawFlags_Closed);
 }
 
 void draw_mass_tick(ImDrawList* list, const HeadMark& head, ImVec2 at, float em, ImU32 colour) {
@@ -116,7 +97,7 @@ void label_marks(const Style& style, const CoverageModel& model, const std::vect
         const ImVec2 extent = style.ui->CalcTextSizeA(font, 1e9f, 0, text.c_str());
         const auto around = boxes_around(marks[i].x, marks[i].y, 0.55f * style.em, extent.x + 4, extent.y);
         const bool driving = model.heads[i].mode == HeadMode::drive;
-        const auto box = driving ? places.place_always(around) : places.place(around);
+        const auto box = places.place(around, driving);
         if (!box) continue;
         list->AddRectFilled({box->left, box->top}, {box->right, box->bottom}, to_im(style.colours.panel), 2);
         list->AddText(style.ui, font, {box->left + 2, box->top}, to_im(style.colours.text), text.c_str());
@@ -141,7 +122,7 @@ void draw_heads(const Style& style, const CoverageModel& model) {
         if (head.is_dynamic)
             draw_star(list, at, scale * 0.55f * style.em, fill, edge);
         else
-            draw_diamond(list, at, scale * 0.38f * style.em, fill, edge);
+            draw_diamond(list, at, scale * 0.38f * style.em, fill, edge, 1.5f);
         if (std::abs(mouse.x - at.x) + std::abs(mouse.y - at.y) < 0.8f * style.em) hovered = &head;
         places.push_back(at);
     }
@@ -187,8 +168,7 @@ void draw_round_tokens(PanelContext& context, const CoverageModel& model, double
 
 /// A low plot has no legend, which would cover the curves.
 ImPlotFlags curve_flags(const Style& style, float height) {
-    constexpr ImPlotFlags flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText;
-    return height < 16 * style.em ? flags | ImPlotFlags_NoLegend : flags;
+    return height < 16 * style.em ? plot_flags | ImPlotFlags_NoLegend : plot_flags;
 }
 
 /// Returns a size below every head's shortlist, at most a few hundred tokens.
@@ -203,8 +183,7 @@ void draw_coverage_plot(PanelContext& context, CoverageState& state, float heigh
     const CoverageModel& model = state.model;
     if (!ImPlot::BeginPlot("##coverage", {-1, height}, curve_flags(style, height))) return;
     const ImPlotCond when = fit ? ImPlotCond_Always : ImPlotCond_Once;
-    ImPlot::SetupAxis(ImAxis_X1, "shortlist size (tokens)");
-    ImPlot::SetupAxis(ImAxis_Y1, "covered, %");
+    ImPlot::SetupAxes("shortlist size (tokens)", "covered, %");
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     ImPlot::SetupAxisFormat(ImAxis_X1, format_rank);
     ImPlot::SetupAxisFormat(ImAxis_Y1, format_percent);
@@ -238,14 +217,11 @@ void draw_coverage_plot(PanelContext& context, CoverageState& state, float heigh
 
 void draw_tail_plot(PanelContext& context, const CoverageModel& model, float height, bool fit) {
     const Style& style = context.style;
-    constexpr ImPlotFlags flags =
-        ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText | ImPlotFlags_NoLegend;
-    if (!ImPlot::BeginPlot("##tail", {-1, height}, flags)) return;
+    if (!ImPlot::BeginPlot("##tail", {-1, height}, plot_flags | ImPlotFlags_NoLegend)) return;
     double max_tokens = 1;
     for (const RankBin& bin : model.tail) max_tokens = std::max(max_tokens, static_cast<double>(bin.tokens));
     const ImPlotCond when = fit ? ImPlotCond_Always : ImPlotCond_Once;
-    ImPlot::SetupAxis(ImAxis_X1, "frequency rank of the emitted token");
-    ImPlot::SetupAxis(ImAxis_Y1, "tokens", ImPlotAxisFlags_AutoFit);
+    ImPlot::SetupAxes("frequency rank of the emitted token", "tokens", 0, ImPlotAxisFlags_AutoFit);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     ImPlot::SetupAxisFormat(ImAxis_X1, format_rank);
     ImPlot::SetupAxisLimits(ImAxis_X1, 1, model.vocab_size * 1.4, when);
@@ -287,14 +263,11 @@ void draw_round_plot(const Style& style, const CoverageModel& model, float heigh
         low = std::min(low, *std::min_element(head.coverage.begin(), head.coverage.end()));
     }
     const ImPlotCond when = fit ? ImPlotCond_Always : ImPlotCond_Once;
-    ImPlot::SetupAxis(ImAxis_X1, fmt::format("round (mean of the last {})", coverage_window).c_str());
-    ImPlot::SetupAxis(ImAxis_Y1, "covered, %");
-    ImPlot::SetupAxisLimits(ImAxis_X1, 1, last, when);
-    ImPlot::SetupAxisLimits(ImAxis_Y1, std::max(0.0, 100 * low - 5), 102, when);
+    ImPlot::SetupAxes(fmt::format("round (mean of the last {})", coverage_window).c_str(), "covered, %");
+    ImPlot::SetupAxesLimits(1, last, std::max(0.0, 100 * low - 5), 102, when);
     ImPlot::SetupLegend(ImPlotLocation_SouthEast);
-    std::vector<double> percent;
     for (const RoundCoverage& head : model.rounds) {
-        percent.clear();
+        std::vector<double> percent;
         for (const double value : head.coverage) percent.push_back(100 * value);
         ImPlot::PlotLine(head.label.c_str(), head.round.data(), percent.data(),
                          static_cast<int>(percent.size()),
@@ -342,11 +315,10 @@ void draw_coverage(PanelContext& context) {
     const Style& style = context.style;
     const std::uint64_t key =
         static_cast<std::uint64_t>(context.ui.run_id) * 1000003u + context.ui.round.value_or(~std::size_t{0});
-    if (state.rebuild.needed(context, key))
-        state.rebuild.run(context, key, [&] {
-            state.index.update(context.snapshot, context.ui.run_id);
-            state.model = build_coverage(context.snapshot, state.index, context.ui.round);
-        });
+    state.rebuild.update(context, key, [&] {
+        state.index.update(context.snapshot, context.ui.run_id);
+        state.model = build_coverage(context.snapshot, state.index, context.ui.round);
+    });
     const CoverageModel& model = state.model;
     if (!model.empty_text.empty()) return draw_empty_text(style, model.empty_text);
     if (!model.ranking_text.empty()) return draw_empty_text(style, model.ranking_text);

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "app/gui/models/selection.h"
-#include "app/gui/panels/rebuild_throttle.h"
+#include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
 
 namespace draftscope {
@@ -87,26 +87,19 @@ NodeBox make_box(const TreeState& state, const Canvas& canvas, const Style& styl
     return {{at.x, at.y - half}, {at.x + width, at.y + half}, font};
 }
 
+/// How nodes of a kind are drawn; node_look() lists them in the order of TreeNodeKind.
 struct NodeLook {
     ImU32 fill = 0, border = 0, text = 0;
     float weight = 1;
 };
 
-NodeLook node_look(const Style& style, const TreeNode& node) {
-    const Palette& c = style.colours;
-    switch (node.kind) {
-        case TreeNodeKind::root:
-            return {to_im(c.raised), to_im(c.text_dim), to_im(c.text), 1.5f};
-        case TreeNodeKind::accepted:
-            return {to_im(c.good), to_im(c.good), to_im(c.text_on_data), 2};
-        case TreeNodeKind::target:
-            return {to_im(c.target), to_im(c.target), to_im(c.text_on_data), 2};
-        case TreeNodeKind::pending:
-            return {to_im(c.panel), to_im(c.accent), to_im(c.text), 1};
-        case TreeNodeKind::rejected:
-            break;
-    }
-    return {to_im(c.panel), to_im(c.text_dim, 0.55f), to_im(c.text), 1};
+NodeLook node_look(const Palette& c, TreeNodeKind kind) {
+    const NodeLook looks[] = {{to_im(c.raised), to_im(c.text_dim), to_im(c.text), 1.5f},
+                              {to_im(c.good), to_im(c.good), to_im(c.text_on_data), 2},
+                              {to_im(c.panel), to_im(c.text_dim, 0.55f), to_im(c.text), 1},
+                              {to_im(c.panel), to_im(c.accent), to_im(c.text), 1},
+                              {to_im(c.target), to_im(c.target), to_im(c.text_on_data), 2}};
+    return looks[static_cast<std::size_t>(kind)];
 }
 
 /// Cuts a text with an ellipsis at the end of the box. The font is monospaced.
@@ -132,7 +125,7 @@ void draw_hexagon(ImDrawList* list, const NodeBox& box, ImU32 fill) {
 
 void draw_node(const Canvas& canvas, const Style& style, const TreeNode& node, const NodeBox& box,
                bool selected, bool marked) {
-    const NodeLook look = node_look(style, node);
+    const NodeLook look = node_look(style.colours, node.kind);
     ImDrawList* list = canvas.list;
     const float rounding =
         node.kind == TreeNodeKind::root ? 0.15f * style.em : 0.4f * (box.max.y - box.min.y);
@@ -221,9 +214,7 @@ void draw_top_table(const Style& style, const TreeNode& node) {
     ImGui::TextDisabled("the target's most likely next tokens");
     if (!ImGui::BeginTable("top", 3, ImGuiTableFlags_SizingFixedFit)) return;
     for (const TargetCandidate& choice : node.top) {
-        ImGui::TableNextRow();
-        ImGui::TableNextColumn();
-        ImGui::Text("%d", choice.rank + 1);
+        begin_row(std::to_string(choice.rank + 1));
         ImGui::TableNextColumn();
         draw_in_font(style.mono, choice.text);
         ImGui::TableNextColumn();
@@ -315,9 +306,9 @@ std::optional<std::size_t> draw_tree(const Style& style, TreeState& state, const
     for (const TreeNode& node : model.nodes) boxes.push_back(make_box(state, canvas, style, node));
     draw_columns(canvas, style, state);
     for (const bool followed : {false, true})
-        for (const TreeEdge& edge : model.edges)
-            if (is_on_path(model.nodes[edge.to]) == followed)
-                draw_edge(canvas, style, state, boxes[edge.from], boxes[edge.to], model.nodes[edge.to]);
+        for (std::size_t i = 0; i < model.nodes.size(); ++i)
+            if (const TreeNode& node = model.nodes[i]; node.parent >= 0 && is_on_path(node) == followed)
+                draw_edge(canvas, style, state, boxes[node.parent], boxes[i], node);
     std::optional<std::size_t> hovered;
     const ImVec2 mouse = ImGui::GetIO().MousePos;
     const bool inside = ImGui::IsItemHovered();
@@ -348,9 +339,7 @@ void headline(const Style& style, const DraftTreeModel& model) {
                                                     : rejected ? style.colours.bad
                                                                : style.colours.good));
     ImGui::SetCursorPosX(ImGui::GetCursorPosX() + 0.65f * style.em);
-    ImGui::PushTextWrapPos(0);
-    ImGui::TextUnformatted(model.headline.c_str());
-    ImGui::PopTextWrapPos();
+    draw_wrapped(style.colours.text, model.headline);
 }
 
 }  // namespace
@@ -361,14 +350,13 @@ void draw_draft_tree(PanelContext& context) {
     const Style& style = context.style;
     const bool live = in_flight_selected(snapshot, context.ui);
     const std::uint64_t key = live ? ~std::uint64_t{0} : context.ui.round.value_or(~std::size_t{0} - 1);
-    if (state.rebuild.needed(context, key))
-        state.rebuild.run(context, key, [&] {
-            const std::size_t before = state.model.nodes.size();
-            state.model = live ? build_live_draft_tree(snapshot)
-                               : build_draft_tree(snapshot, context.ui.round.value_or(~std::size_t{0}));
-            replace_missing_glyphs(state.model, [&](char32_t code) { return style.has_glyph(code); });
-            if (state.model.nodes.size() != before) state.selected.reset();
-        });
+    state.rebuild.update(context, key, [&] {
+        const std::size_t before = state.model.nodes.size();
+        state.model = live ? build_live_draft_tree(snapshot)
+                           : build_draft_tree(snapshot, context.ui.round.value_or(~std::size_t{0}));
+        replace_missing_glyphs(state.model, [&](char32_t code) { return style.has_glyph(code); });
+        if (state.model.nodes.size() != before) state.selected.reset();
+    });
     if (!state.model.empty_text.empty()) return draw_empty_text(style, state.model.empty_text);
 
     headline(style, state.model);

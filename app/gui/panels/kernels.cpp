@@ -60,22 +60,13 @@ void draw_settings(PanelContext& c, KernelsState& state) {
 }
 
 void draw_choice(PanelContext& c, KernelsState& state, const KernelTable& table) {
-    const std::string rows = state.rows == 0 ? "all M" : fmt::format("M = {}", state.rows);
     ImGui::SetNextItemWidth(6 * c.style.em);
-    if (ImGui::BeginCombo("##rows", rows.c_str())) {
-        if (ImGui::Selectable("all M", state.rows == 0)) state.rows = 0;
-        for (const int m : table.row_counts)
-            if (ImGui::Selectable(fmt::format("M = {}", m).c_str(), state.rows == m)) state.rows = m;
-        ImGui::EndCombo();
-    }
+    choose_item("##rows", table.row_counts, state.rows,
+                [](int rows) { return rows == 0 ? "all M" : fmt::format("M = {}", rows); });
     ImGui::SameLine();
     ImGui::SetNextItemWidth(6 * c.style.em);
-    if (ImGui::BeginCombo("##precision", state.precision.empty() ? "all types" : state.precision.c_str())) {
-        if (ImGui::Selectable("all types", state.precision.empty())) state.precision.clear();
-        for (const std::string& name : table.precisions)
-            if (ImGui::Selectable(name.c_str(), state.precision == name)) state.precision = name;
-        ImGui::EndCombo();
-    }
+    choose_item("##precision", table.precisions, state.precision,
+                [](const std::string& name) { return name.empty() ? "all types" : name; });
     ImGui::SameLine();
     const KernelReport& report = *state.shown;
     draw_cut_text(fmt::format("V {} · d {} · {} · {} · read bandwidth {:.1f} GB/s before, {:.1f} after",
@@ -85,12 +76,9 @@ void draw_choice(PanelContext& c, KernelsState& state, const KernelTable& table)
 }
 
 void draw_table(const Style& style, const KernelTable& table) {
-    constexpr ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody |
-                                      ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY |
-                                      ImGuiTableFlags_ScrollX;
     const float width = std::max(ImGui::GetContentRegionAvail().x / style.em, 21.0f);
     const bool ratios = width > 26, bytes = width > 32;
-    if (!ImGui::BeginTable("kernels", 6 + (ratios ? 2 : 0) + (bytes ? 1 : 0), flags, {0, 0},
+    if (!ImGui::BeginTable("kernels", 6 + (ratios ? 2 : 0) + (bytes ? 1 : 0), scrolling_table_flags, {0, 0},
                            (width - 1) * style.em))
         return;
     ImGui::TableSetupScrollFreeze(1, 1);
@@ -101,9 +89,7 @@ void draw_table(const Style& style, const KernelTable& table) {
     if (bytes) ImGui::TableSetupColumn("MB");
     ImGui::TableHeadersRow();
     for (const KernelLine& line : table.lines) {
-        ImGui::TableNextRow();
-        ImGui::TableNextColumn();
-        ImGui::TextUnformatted(line.row.op.c_str());
+        begin_row(line.row.op);
         draw_cell_right(line.row.precision, true);
         draw_cell_right(line.row.rows > 0 ? std::to_string(line.row.rows) : "-");
         draw_cell_right(fmt::format("{:.1f}", line.row.median_us));

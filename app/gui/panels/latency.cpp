@@ -1,12 +1,12 @@
 #include "app/gui/models/latency.h"
 
 #include <fmt/format.h>
-#include <implot.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "app/gui/panels/rebuild_throttle.h"
+#include "app/gui/models/timeline.h"
+#include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
 
 namespace draftscope {
@@ -19,18 +19,14 @@ struct LatencyState {
 };
 
 void draw_table(const Style& style, const LatencyModel& model) {
-    constexpr ImGuiTableFlags flags =
-        ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody | ImGuiTableFlags_PadOuterX;
-    if (model.rows.empty() || !ImGui::BeginTable("latency", 6, flags)) return;
+    if (model.rows.empty() || !ImGui::BeginTable("latency", 6, table_flags)) return;
     ImGui::TableSetupColumn("latency, ms", ImGuiTableColumnFlags_WidthFixed);
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     ImGui::TextDisabled("latency, ms");
     for (const char* name : {"n", "p50", "p90", "p99", "max"}) draw_cell_right(name, true);
     for (const LatencyRow& row : model.rows) {
-        ImGui::TableNextRow();
-        ImGui::TableNextColumn();
-        ImGui::TextUnformatted(row.name.c_str());
+        begin_row(row.name);
         show_tooltip(style, row.help);
         draw_cell_right(fmt::format("{}", row.ms.n));
         draw_cell_right(three_digits(row.ms.median));
@@ -44,13 +40,9 @@ void draw_table(const Style& style, const LatencyModel& model) {
 }
 
 /// Sets an axis with one tick per bin.
-void set_bin_axis(const std::vector<PositionBin>& bins, bool by_position) {
-    std::vector<double> places;
+void set_bin_axis(const std::vector<PositionBin>& bins, const std::vector<double>& places, bool by_position) {
     std::vector<std::string> labels;
-    for (std::size_t b = 0; b < bins.size(); ++b) {
-        places.push_back(static_cast<double>(b));
-        labels.push_back(axis_label(bins[b]));
-    }
+    for (const PositionBin& bin : bins) labels.push_back(axis_label(bin));
     std::vector<const char*> texts;
     for (const std::string& label : labels) texts.push_back(label.c_str());
     constexpr ImPlotAxisFlags flags = ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock;
@@ -63,8 +55,6 @@ void set_bin_axis(const std::vector<PositionBin>& bins, bool by_position) {
 
 /// Draws the speed of each bin as a bar, and tau as a line with an axis of its own.
 void draw_plot(const Style& style, const std::vector<PositionBin>& bins, bool by_position, float height) {
-    constexpr ImPlotFlags flags =
-        ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText | ImPlotFlags_NoLegend;
     std::vector<double> places, speeds, taus;
     for (std::size_t b = 0; b < bins.size(); ++b) {
         places.push_back(static_cast<double>(b));
@@ -72,8 +62,8 @@ void draw_plot(const Style& style, const std::vector<PositionBin>& bins, bool by
         taus.push_back(bins[b].tau);
     }
     const double fastest = *std::ranges::max_element(speeds), longest = *std::ranges::max_element(taus);
-    if (!ImPlot::BeginPlot("##speed", {-1, height}, flags)) return;
-    set_bin_axis(bins, by_position);
+    if (!ImPlot::BeginPlot("##speed", {-1, height}, plot_flags | ImPlotFlags_NoLegend)) return;
+    set_bin_axis(bins, places, by_position);
     ImPlot::SetupAxis(ImAxis_Y1, "bars: tokens/s", ImPlotAxisFlags_Lock);
     ImPlot::SetupAxis(ImAxis_Y2, "line: tau",
                       ImPlotAxisFlags_Lock | ImPlotAxisFlags_Opposite | ImPlotAxisFlags_NoGridLines);
@@ -101,10 +91,8 @@ void draw_plot(const Style& style, const std::vector<PositionBin>& bins, bool by
 void draw_latency(PanelContext& context) {
     LatencyState& state = context.panel_state.get<LatencyState>();
     const Style& style = context.style;
-    const auto key = static_cast<std::uint64_t>(context.ui.run_id);
-    if (state.rebuild.needed(context, key))
-        state.rebuild.run(context, key,
-                          [&] { state.model = build_latency(context.snapshot, context.ui.run_id); });
+    state.rebuild.update(context, context.ui.run_id,
+                         [&] { state.model = build_latency(context.snapshot, context.ui.run_id); });
     const LatencyModel& model = state.model;
     if (!model.empty_text.empty()) return draw_empty_text(style, model.empty_text);
     ImGui::PushFont(nullptr, 0.9f * ImGui::GetStyle().FontSizeBase);

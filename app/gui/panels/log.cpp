@@ -1,6 +1,5 @@
 #include "base/log.h"
 
-#include <fmt/format.h>
 #include <imgui.h>
 
 #include <algorithm>
@@ -36,15 +35,15 @@ ImU32 level_colour(const Style& style, LogLevel level) {
     return to_im(style.colours.text_dim);
 }
 
-/// Positions of the columns. Narrow panels show the level only by colour.
+/// Left edges of the columns behind the time. Narrow panels show the level only by colour.
 struct LogColumns {
-    float time = 0, level = 0, text = 0;  ///< left edges
+    float level = 0, text = 0;
 };
 
 LogColumns lay_out_columns(float room) {
     const float character = ImGui::CalcTextSize("0").x;
     const bool narrow = room < 60 * character;
-    return {0, narrow ? 0 : 11 * character, (narrow ? 9.0f : 19.0f) * character};
+    return {narrow ? 0 : 11 * character, (narrow ? 9.0f : 19.0f) * character};
 }
 
 /// Lays out the lines of the chosen level. Lines are wrapped again only if the width changed.
@@ -69,7 +68,7 @@ void lay_out(LogState& state, float width) {
 void draw_line(const PanelContext& c, const LogLine& line, TimeNs start, float width, float top) {
     const LogColumns columns = lay_out_columns(width);
     const auto at = [&](float x) { ImGui::SetCursorPos({x, top}); };
-    at(columns.time);
+    at(0);
     ImGui::TextDisabled(columns.level > 0 ? "%8.2f s" : "%8.2f", seconds(line.monotonic - start));
     ImGui::PushStyleColor(ImGuiCol_Text, level_colour(c.style, line.level));
     if (columns.level > 0) {

@@ -1,12 +1,12 @@
 #include "app/gui/models/matrix.h"
 
 #include <algorithm>
-#include <utility>
+#include <tuple>
 
-#include "app/gui/panels/rebuild_throttle.h"
+#include "app/gui/models/cached_model.h"
+#include "app/gui/panels/panel.h"
 #include "app/gui/panels/sweep_form.h"
 #include "app/gui/panels/widgets.h"
-#include "capture/head_traits.h"
 
 namespace draftscope {
 namespace {
@@ -20,14 +20,8 @@ struct MatrixState {
     bool published = true;
     std::vector<PublishedGroup> groups;
     std::size_t group = 0;
-    MatrixTableCache cache;
-    int versions = 0;
-
-    /// Replaces a model, so that its table is built again.
-    void replace(MatrixModel& model, MatrixModel by) {
-        model = std::move(by);
-        model.version = ++versions;
-    }
+    /// By model, published group and figure; reset with a model.
+    CachedModel<MatrixTable, std::tuple<const MatrixModel*, const PublishedGroup*, MatrixFigure>> table;
 };
 
 /// Draws a value as a bar with its interval; an outlined bar is a published one.
@@ -80,28 +74,19 @@ void draw_choice(PanelContext& c, MatrixState& state, bool both) {
     }
     ImGui::Checkbox("published", &state.published);
     ImGui::SameLine();
-    ImGui::BeginDisabled(!state.published);
-    ImGui::SetNextItemWidth(std::max(8 * c.style.em, ImGui::GetContentRegionAvail().x));
-    if (ImGui::BeginCombo("##group", state.groups[state.group].name.c_str())) {
-        for (std::size_t i = 0; i < state.groups.size(); ++i)
-            if (ImGui::Selectable(state.groups[i].name.c_str(), i == state.group)) state.group = i;
-        ImGui::EndCombo();
-    }
-    ImGui::EndDisabled();
+    choose_group(c.style, state.groups, state.published, state.group);
 }
 
 void draw_table(const Style& style, MatrixState& state, const MatrixModel& model) {
-    const MatrixTable& table =
-        state.cache.table(model, state.published ? &state.groups[state.group] : nullptr, state.figure);
-    constexpr ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody |
-                                      ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY |
-                                      ImGuiTableFlags_ScrollX;
+    const PublishedGroup* group = state.published ? &state.groups[state.group] : nullptr;
+    const MatrixTable& table = state.table.get(
+        {&model, group, state.figure}, [&] { return build_matrix_table(model, group, state.figure); });
     const int columns = static_cast<int>(table.columns.size()) + 1;
     const float width = std::max(ImGui::GetContentRegionAvail().x - style.em,
                                  (12 + 4.5f * static_cast<float>(table.columns.size())) * style.em);
     const float foot = 2 * ImGui::GetTextLineHeightWithSpacing();
     const ImVec2 size(0, std::max(ImGui::GetContentRegionAvail().y - foot, 5 * style.em));
-    if (!ImGui::BeginTable("matrix", columns, flags, size, width)) return;
+    if (!ImGui::BeginTable("matrix", columns, scrolling_table_flags, size, width)) return;
     ImGui::TableSetupScrollFreeze(1, 1);
     ImGui::TableSetupColumn("method", ImGuiTableColumnFlags_WidthStretch, 2.5f);
     for (const std::string& column : table.columns)
@@ -119,14 +104,16 @@ void draw_matrix(PanelContext& c) {
     auto& state = c.panel_state.get<MatrixState>();
     if (state.groups.empty()) state.groups = published_groups();
     const std::shared_ptr<const SweepReport> sweep = shown_sweep(c);
-    if (state.rebuild.needed(c, 0))
-        state.rebuild.run(c, 0, [&] { state.replace(state.measured, build_matrix(c.snapshot)); });
+    state.rebuild.update(c, 0, [&] {
+        state.measured = build_matrix(c.snapshot);
+        state.table = {};
+    });
     if (state.shown != sweep) {
         state.shown = sweep;
-        state.replace(state.predicted,
-                      sweep == nullptr
-                          ? MatrixModel()
-                          : build_sweep_matrix(sweep->settings, sweep->categories, sweep->usual));
+        state.predicted = sweep == nullptr
+                              ? MatrixModel()
+                              : build_sweep_matrix(sweep->settings, sweep->categories, sweep->usual);
+        state.table = {};
     }
     const bool measured = state.measured.empty_text.empty();
     const bool predicted = sweep != nullptr && state.predicted.empty_text.empty();

@@ -1,12 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <any>
+#include <chrono>
 #include <span>
 #include <string_view>
 #include <typeindex>
 #include <unordered_map>
 
-#include "app/gui/models/ui_state.h"
+#include "app/gui/models/selection.h"
 #include "app/gui/panels/style.h"
 #include "app/jobs/commands/commands.h"
 #include "capture/capture.h"
@@ -39,6 +41,33 @@ struct PanelContext {
     const Style& style;
     PanelState& panel_state;
     bool picture = false;  ///< drawn into a file: without interactive hints
+};
+
+/// Decides when a panel rebuilds its model. If the selection changed or nothing is running, it rebuilds at
+/// once. While data streams in, builds take at most a twentieth of the time.
+class RebuildThrottle {
+  public:
+    /// Calls `build` if it is time to. `key`: a hash of everything that the model depends on in the
+    /// selection.
+    template <typename Build>
+    void update(const PanelContext& context, std::uint64_t key, Build&& build) {
+        const bool stale = !valid_ || key != key_, changed = context.ui.data_key != data_key_;
+        const bool streaming =
+            context.status.state == JobState::running || context.status.state == JobState::loading;
+        if (!stale && (!changed || (streaming && ImGui::GetTime() < not_before_))) return;
+        const auto start = std::chrono::steady_clock::now();
+        build();
+        const double cost = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        not_before_ = ImGui::GetTime() + std::min(20.0 * cost, 2.0);
+        key_ = key;
+        data_key_ = context.ui.data_key;
+        valid_ = true;
+    }
+
+  private:
+    bool valid_ = false;
+    std::uint64_t key_ = 0, data_key_ = 0;
+    double not_before_ = 0;
 };
 
 /// Places of the layouts; app/gui/shell/layout.cpp has their sizes.

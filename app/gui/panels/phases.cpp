@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "app/gui/models/selection.h"
 #include "app/gui/models/timeline.h"
@@ -26,15 +25,15 @@ struct PhasesState {
     RowId run_id = 0;
 };
 
-void draw_swatch(const Style& style, const PhaseTableRow& row) {
+void draw_swatch(const Style& style, int phase_id) {
     const float h = ImGui::GetTextLineHeight(), size = 0.72f * h;
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const ImVec2 min(at.x, at.y + (h - size) / 2), max(at.x + size, at.y + (h + size) / 2);
     ImDrawList* list = ImGui::GetWindowDrawList();
-    if (row.hatched)
+    if (phase_id == remainder_phase_id)
         draw_hatching(list, min, max, to_im(style.colours.text_dim), 4);
     else
-        list->AddRectFilled(min, max, style.phase(row.phase_id), 2);
+        list->AddRectFilled(min, max, style.phase(phase_id), 2);
     ImGui::Dummy({size, h});
     ImGui::SameLine(0, 0.4f * style.em);
 }
@@ -59,8 +58,6 @@ std::string spread_text(const PhaseTableRow& row) {
 
 /// Narrow panels omit columns: first the spread, then the exposed time, then the bandwidth.
 void draw_table(const Style& style, const PhasesModel& model) {
-    constexpr ImGuiTableFlags flags =
-        ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody | ImGuiTableFlags_PadOuterX;
     const float width = ImGui::GetContentRegionAvail().x / style.em;
     const bool rate = width > 24, exposed = width > 29, spread = width > 34;
     std::vector<const char*> heads = {"phase", "n", "total ms"};
@@ -69,7 +66,7 @@ void draw_table(const Style& style, const PhasesModel& model) {
     if (spread) heads.push_back("MAD us");
     heads.insert(heads.end(), {"p90 us", "share"});
     if (rate) heads.push_back("GB/s");
-    if (!ImGui::BeginTable("phases", static_cast<int>(heads.size()), flags)) return;
+    if (!ImGui::BeginTable("phases", static_cast<int>(heads.size()), table_flags)) return;
     for (std::size_t i = 0; i < heads.size(); ++i)
         ImGui::TableSetupColumn(
             heads[i], i == 0 ? ImGuiTableColumnFlags_WidthFixed : ImGuiTableColumnFlags_WidthStretch,
@@ -81,9 +78,9 @@ void draw_table(const Style& style, const PhasesModel& model) {
         ImGui::TableNextRow();
         ImGui::TableNextColumn();
         if (row.child) ImGui::SetCursorPosX(ImGui::GetCursorPosX() + 0.8f * style.em);
-        draw_swatch(style, row);
+        draw_swatch(style, row.phase_id);
         ImGui::TextUnformatted(row.name.c_str());
-        const bool none = row.count == 0;
+        const bool none = row.count == 0, hatched = row.phase_id == remainder_phase_id;
         draw_cell_right(fmt::format("{}", row.count), none);
         draw_cell_right(none ? "-" : three_digits(row.total_ms), none);
         if (exposed) draw_cell_right(none ? "-" : three_digits(row.exposed_ms), none);
@@ -96,9 +93,9 @@ void draw_table(const Style& style, const PhasesModel& model) {
             draw_cell_right("-", true);
         else
             draw_share_cell(row.share, fmt::format("{:.1f} %", 100 * row.share),
-                            row.hatched ? to_im(style.colours.text_dim, 0.5f)
-                                        : to_im(phase_colour(row.phase_id, style.theme), 0.35f),
-                            row.hatched);
+                            hatched ? to_im(style.colours.text_dim, 0.5f)
+                                    : to_im(phase_colour(row.phase_id, style.theme), 0.35f),
+                            hatched);
         if (!rate) continue;
         draw_cell_right(row.gb_per_s ? three_digits(*row.gb_per_s) : "-", !row.gb_per_s);
         if (row.of_probe)
@@ -122,11 +119,9 @@ void draw_categories(const Style& style, const PhasesModel& model) {
     ImGui::TableSetupColumn("share", 0, 3.0f);
     draw_header_right({"category", "steps", "step ms", "backbone + head, % of the step"});
     for (const CategoryShare& row : model.categories) {
-        ImGui::TableNextRow();
-        ImGui::TableNextColumn();
-        ImGui::TextUnformatted(row.category.c_str());
-        draw_cell_right(fmt::format("{}", row.steps), false);
-        draw_cell_right(three_digits(row.step_ms), false);
+        begin_row(row.category);
+        draw_cell_right(fmt::format("{}", row.steps));
+        draw_cell_right(three_digits(row.step_ms));
         ImGui::TableNextColumn();
         const ImVec2 at = ImGui::GetCursorScreenPos();
         const float h = ImGui::GetTextLineHeight(),
@@ -160,10 +155,7 @@ void show_bar_tooltip(const Style& style, const Snapshot& snapshot, const PhaseB
     for (const PhaseRow& phase : phase_rows) {
         const double ns = bar.part_ns[phase.id];
         if (ns <= 0) continue;
-        PhaseTableRow row;
-        row.phase_id = phase.id;
-        row.hatched = phase.id == remainder_phase_id;
-        draw_swatch(style, row);
+        draw_swatch(style, phase.id);
         ImGui::Text("%-10s %8s  %4.1f %%", std::string(phase.name).c_str(),
                     duration_text(static_cast<TimeNs>(ns)).c_str(), 100 * ns / std::max(bar.step_ns, 1.0));
     }
@@ -280,16 +272,13 @@ void draw_phases(PanelContext& context) {
     const std::size_t all_steps = context.snapshot.steps.size();
     const std::uint64_t bars_key =
         run_key * 1000003u + window.first * 8191u + window.last * 31u + static_cast<std::uint64_t>(room);
-    if (state.bars_rebuild.needed(context, bars_key))
-        state.bars_rebuild.run(context, bars_key, [&] {
-            state.bars =
-                build_phase_bars(context.snapshot, context.ui.run_id, window.first, window.last, room);
-            state.shown_steps = shown_steps_text(context.snapshot, context.ui.run_id, window);
-            const Snapshot* flight = round_in_flight(context.snapshot, context.ui);
-            state.in_flight = flight != nullptr && window.last == all_steps;
-            if (state.in_flight)
-                append_bars(state.bars, build_phase_bars(*flight, context.ui.run_id, 0, 1, 1));
-        });
+    state.bars_rebuild.update(context, bars_key, [&] {
+        state.bars = build_phase_bars(context.snapshot, context.ui.run_id, window.first, window.last, room);
+        state.shown_steps = shown_steps_text(context.snapshot, context.ui.run_id, window);
+        const Snapshot* flight = round_in_flight(context.snapshot, context.ui);
+        state.in_flight = flight != nullptr && window.last == all_steps;
+        if (state.in_flight) append_bars(state.bars, build_phase_bars(*flight, context.ui.run_id, 0, 1, 1));
+    });
     ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {ImGui::GetStyle().CellPadding.x, 0.06f * style.em});
     const float line = 0.9f * ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
     const std::size_t categories = model.categories.size();

@@ -1,12 +1,11 @@
 #include "app/gui/models/plane.h"
 
 #include <fmt/format.h>
-#include <implot.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "app/gui/panels/rebuild_throttle.h"
+#include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/head_traits.h"
 
@@ -18,7 +17,7 @@ struct PlaneState {
     PlaneModel model;
     PlaneOthers others;
     std::vector<PublishedGroup> groups;
-    int group = -1;  ///< published group; -1 = first with nu and rho_tau
+    std::size_t group = 0;
     bool published = true;
     bool other_runs = true;
     RowId fitted_run = -1;
@@ -93,9 +92,7 @@ void draw_mark(ImDrawList* list, const PlanePoint& point, ImVec2 at, float em, I
         list->AddCircle(at, r, colour, 0, 2.5f);
         return;
     }
-    const ImVec2 points[] = {{at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y}};
-    list->AddConvexPolyFilled(points, 4, point.estimate ? ground : colour);
-    list->AddPolyline(points, 4, colour, 2.0f, ImDrawFlags_Closed);
+    draw_diamond(list, at, r, point.estimate ? ground : colour, colour, 2.0f);
 }
 
 void draw_intervals(ImDrawList* list, const PlanePoint& point, ImU32 colour) {
@@ -110,12 +107,6 @@ void draw_intervals(ImDrawList* list, const PlanePoint& point, ImU32 colour) {
     if (point.nu_interval) bar(point.nu_interval->low, point.rho_tau, point.nu_interval->high, point.rho_tau);
 }
 
-std::string speedup_text(const Estimate& speedup) {
-    if (!speedup.interval) return fmt::format("x {:.3f}", speedup.value);
-    return fmt::format("x {:.3f} [{:.3f}, {:.3f}]", speedup.value, speedup.interval->low,
-                       speedup.interval->high);
-}
-
 void show_point_tooltip(const PlanePoint& point, double kappa) {
     if (!ImGui::BeginTooltip()) return;
     ImGui::TextUnformatted(point.label.c_str());
@@ -127,11 +118,11 @@ void show_point_tooltip(const PlanePoint& point, double kappa) {
     if (point.rho_interval && point.nu_interval)
         ImGui::Text("rho_tau 95 %% [%.3f, %.3f], nu [%.3f, %.3f]", point.rho_interval->low,
                     point.rho_interval->high, point.nu_interval->low, point.nu_interval->high);
-    ImGui::Text("predicted over full head %s at kappa %.2f", speedup_text(point.predicted).c_str(),
+    ImGui::Text("predicted over full head x %s at kappa %.2f", estimate_text(point.predicted, 3).c_str(),
                 point.kappa);
     if (!point.at_shown_kappa) ImGui::Text("the lines are drawn at kappa %.2f", kappa);
     if (point.measured && !point.reference) {
-        ImGui::Text("measured over full head %s", speedup_text(*point.measured).c_str());
+        ImGui::Text("measured over full head x %s", estimate_text(*point.measured, 3).c_str());
         if (point.unexplained) ImGui::Text("measured - predicted %+.3f", point.unexplained->value);
     }
     if (!point.reference)
@@ -197,7 +188,7 @@ std::vector<PointLabel> place_labels(const Style& style, const PlaneModel& model
         const ImVec2 extent = style.ui_bold->CalcTextSizeA(label_size * style.em, 1e9f, 0, text);
         const auto around =
             boxes_around(marks[i].x, marks[i].y, 0.75f * style.em, extent.x + 6, extent.y + 2);
-        const auto box = own ? places.place_always(around) : places.place(around);
+        const auto box = places.place(around, own);
         if (box) labels.push_back({*box, text, own});
     }
     return labels;
@@ -224,6 +215,14 @@ void draw_published_mark(const Style& style, ImDrawList* list, ImVec2 at, std::u
         list->AddTriangle(a, b, c, to_im(rgb, 0.6f), std::max(1.0f, 0.07f * style.em));
 }
 
+/// `more`: a further line; "" = none.
+void show_published_tooltip(const PublishedResult& result, const std::string& more) {
+    if (!ImGui::BeginTooltip()) return;
+    for (const std::string& line : describe_published(result)) ImGui::TextUnformatted(line.c_str());
+    if (!more.empty()) ImGui::TextUnformatted(more.c_str());
+    ImGui::EndTooltip();
+}
+
 void draw_published(const PanelContext& context, const PlaneModel& model) {
     const Style& style = context.style;
     const PublishedResult* hovered = nullptr;
@@ -237,11 +236,8 @@ void draw_published(const PanelContext& context, const PlaneModel& model) {
         if (near(at, 0.36f * style.em)) hovered = &result;
     }
     ImPlot::PopPlotClipRect();
-    if (hovered == nullptr || !ImPlot::IsPlotHovered() || !ImGui::BeginTooltip()) return;
-    for (const std::string& line : describe_published(*hovered)) ImGui::TextUnformatted(line.c_str());
-    const std::string kappa = published_kappa_text(*hovered, model);
-    if (!kappa.empty()) ImGui::TextUnformatted(kappa.c_str());
-    ImGui::EndTooltip();
+    if (hovered != nullptr && ImPlot::IsPlotHovered())
+        show_published_tooltip(*hovered, published_kappa_text(*hovered, model));
 }
 
 void draw_points(PanelContext& context, const PlaneModel& model) {
@@ -267,18 +263,15 @@ void draw_points(PanelContext& context, const PlaneModel& model) {
 }
 
 void draw_plot(PanelContext& context, PlaneState& state, ImVec2 size, bool fit) {
-    constexpr ImPlotFlags flags =
-        ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText | ImPlotFlags_NoLegend;
-    if (!ImPlot::BeginPlot("##plane", size, flags)) return;
+    if (!ImPlot::BeginPlot("##plane", size, plot_flags | ImPlotFlags_NoLegend)) return;
     const float em = context.style.em;
     const ImVec2 room(std::max(state.plot_size.x, 8 * em), std::max(state.plot_size.y, 8 * em));
     const bool set = state.view.follow(state.model.points, 0.8 * em / room.x, 0.8 * em / room.y, fit);
     const PlaneWindow& window = state.view.window();
     const ImPlotCond when = set ? ImPlotCond_Always : ImPlotCond_Once;
-    ImPlot::SetupAxis(ImAxis_X1, "nu: head cost / full", ImPlotAxisFlags_NoGridLines);
-    ImPlot::SetupAxis(ImAxis_Y1, "rho_tau: tau / full", ImPlotAxisFlags_NoGridLines);
-    ImPlot::SetupAxisLimits(ImAxis_X1, window.nu_min, window.nu_max, when);
-    ImPlot::SetupAxisLimits(ImAxis_Y1, window.rho_min, window.rho_max, when);
+    ImPlot::SetupAxes("nu: head cost / full", "rho_tau: tau / full", ImPlotAxisFlags_NoGridLines,
+                      ImPlotAxisFlags_NoGridLines);
+    ImPlot::SetupAxesLimits(window.nu_min, window.nu_max, window.rho_min, window.rho_max, when);
     ImPlot::PlotDummy("plane");
     const ImVec2 at = ImPlot::GetPlotPos(), extent = ImPlot::GetPlotSize();
     LabelPlacer places({at.x, at.y, at.x + extent.x, at.y + extent.y});
@@ -293,76 +286,61 @@ void draw_plot(PanelContext& context, PlaneState& state, ImVec2 size, bool fit) 
     ImPlot::EndPlot();
 }
 
-struct BarRow {
-    std::string label, value;
-    std::uint32_t rgb = 0;
-    double tau = 0;
-    bool own = false, hollow = false;
-    const PublishedResult* published = nullptr;
-    bool other_run = false;
-};
-
-std::vector<BarRow> bar_rows(const PlaneState& state) {
-    std::vector<BarRow> rows;
-    for (const TauBar& bar : state.model.bars)
-        rows.push_back({bar.label,
-                        bar.predicted ? fmt::format("{:.2f}   x {:.2f}", bar.tau, *bar.predicted)
-                                      : fmt::format("{:.2f}", bar.tau),
-                        bar.rgb, bar.tau, true, bar.estimate, nullptr, bar.other_run});
-    if (!state.published || state.group < 0) return rows;
-    for (const PublishedResult* row : state.groups[state.group].rows) {
-        if (!row->tau) continue;
-        rows.push_back({published_label(*row),
-                        row->speedup_vs_full
-                            ? fmt::format("{:.2f}   x {:.2f}", *row->tau, *row->speedup_vs_full)
-                            : fmt::format("{:.2f}", *row->tau),
-                        published_rgb(*row), *row->tau, false, false, row, false});
-    }
-    return rows;
+/// The bars of the model, then those of the published group.
+std::vector<TauBar> all_bars(const PlaneState& state) {
+    std::vector<TauBar> bars = state.model.bars;
+    if (!state.published) return bars;
+    for (const PublishedResult* row : state.groups[state.group].rows)
+        if (row->tau)
+            bars.push_back({.label = published_label(*row),
+                            .tau = *row->tau,
+                            .predicted = row->speedup_vs_full,
+                            .rgb = published_rgb(*row),
+                            .published = row});
+    return bars;
 }
 
-void draw_bar(const PanelContext& context, const BarRow& row, double max_tau) {
+void draw_bar(const PanelContext& context, const TauBar& row, double max_tau) {
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float h = ImGui::GetTextLineHeight(), width = ImGui::GetContentRegionAvail().x;
     const float length = width * static_cast<float>(row.tau / max_tau);
-    const ImU32 colour = to_im(data_colour(row.rgb, context.style.theme), row.own ? 1.0f : 0.6f);
+    const bool own = row.published == nullptr;
+    const ImU32 colour = to_im(data_colour(row.rgb, context.style.theme), own ? 1.0f : 0.6f);
     const ImVec2 min(at.x, at.y + 0.2f * h), max(at.x + length, at.y + 0.8f * h);
     ImDrawList* list = ImGui::GetWindowDrawList();
-    if (row.own && !row.hollow)
+    if (own && !row.estimate)
         list->AddRectFilled(min, max, colour, 2);
     else
         list->AddRect(min, max, colour, 2, 1.5f);
     ImGui::Dummy({width, h});
-    if (row.published != nullptr && ImGui::IsItemHovered() && ImGui::BeginTooltip()) {
-        for (const std::string& line : describe_published(*row.published))
-            ImGui::TextUnformatted(line.c_str());
-        ImGui::EndTooltip();
-    }
+    if (!own && ImGui::IsItemHovered()) show_published_tooltip(*row.published, "");
 }
 
 /// `bar`: draw a bar between name and numbers.
-void draw_bar_row(const PanelContext& context, const BarRow& row, double max_tau, bool bar) {
+void draw_bar_row(const PanelContext& context, const TauBar& row, double max_tau, bool bar) {
     const Style& style = context.style;
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    const TextColour colour(row.own && !row.other_run ? style.colours.text : style.colours.text_dim);
-    if (bar)
-        ImGui::TextUnformatted(row.label.c_str());
-    else
-        draw_cut_text(row.label);
+    const bool dim = row.published != nullptr || row.other_run;
+    const TextColour colour(dim ? style.colours.text_dim : style.colours.text);
     if (bar) {
+        ImGui::TextUnformatted(row.label.c_str());
         ImGui::TableNextColumn();
         draw_bar(context, row, max_tau);
+    } else {
+        draw_cut_text(row.label);
     }
-    draw_cell_right(row.value);
+    draw_cell_right(row.predicted ? fmt::format("{:.2f}   x {:.2f}", row.tau, *row.predicted)
+                                  : fmt::format("{:.2f}", row.tau));
 }
+
 void draw_bars(PanelContext& context, PlaneState& state, ImVec2 size) {
     const Style& style = context.style;
     if (!ImGui::BeginChild("bars", size)) return ImGui::EndChild();
     ImGui::PushFont(nullptr, 0.88f * ImGui::GetStyle().FontSizeBase);
-    const std::vector<BarRow> rows = bar_rows(state);
+    const std::vector<TauBar> bars = all_bars(state);
     double max_tau = 1;
-    for (const BarRow& row : rows) max_tau = std::max(max_tau, row.tau);
+    for (const TauBar& row : bars) max_tau = std::max(max_tau, row.tau);
     const bool bar = ImGui::GetContentRegionAvail().x > 22 * style.em;
     if (ImGui::BeginTable("tau", bar ? 3 : 2, ImGuiTableFlags_SizingStretchProp)) {
         // Without bars the names are cut rather than the numbers.
@@ -376,7 +354,7 @@ void draw_bars(PanelContext& context, PlaneState& state, ImVec2 size) {
             ImGui::TableNextColumn();
             ImGui::TextDisabled("%s", name);
         }
-        for (const BarRow& row : rows) draw_bar_row(context, row, max_tau, bar);
+        for (const TauBar& row : bars) draw_bar_row(context, row, max_tau, bar);
         ImGui::EndTable();
     }
     ImGui::PopFont();
@@ -389,16 +367,7 @@ void choose_published(const Style& style, PlaneState& state) {
     if (ImGui::IsItemHovered())
         ImGui::SetTooltip("Published results: triangles in the plane, outlined bars below");
     ImGui::SameLine();
-    ImGui::BeginDisabled(!state.published);
-    ImGui::SetNextItemWidth(std::max(8 * style.em, ImGui::GetContentRegionAvail().x));
-    const PublishedGroup& shown = state.groups[state.group];
-    if (ImGui::BeginCombo("##group", shown.name.c_str())) {
-        for (std::size_t i = 0; i < state.groups.size(); ++i)
-            if (ImGui::Selectable(state.groups[i].name.c_str(), static_cast<int>(i) == state.group))
-                state.group = static_cast<int>(i);
-        ImGui::EndCombo();
-    }
-    ImGui::EndDisabled();
+    choose_group(style, state.groups, state.published, state.group);
 }
 
 /// Shows the kappa of the published results if it differs from that of the lines.
@@ -454,21 +423,19 @@ void draw_plane(PanelContext& context) {
     PlaneState& state = context.panel_state.get<PlaneState>();
     const Style& style = context.style;
     const std::uint64_t key = plane_key(context, state.other_runs);
-    if (state.rebuild.needed(context, key))
-        state.rebuild.run(context, key, [&] {
-            state.model = build_plane(context.snapshot, context.ui.run_id);
-            if (state.other_runs)
-                state.others.add(state.model, context.snapshot, context.ui.run_id, context.status.others);
-        });
+    state.rebuild.update(context, key, [&] {
+        state.model = build_plane(context.snapshot, context.ui.run_id);
+        if (state.other_runs)
+            state.others.add(state.model, context.snapshot, context.ui.run_id, context.status.others);
+    });
     if (state.groups.empty()) {
         state.groups = published_groups();
         std::erase_if(state.groups, [](const PublishedGroup& group) {
             return std::ranges::none_of(group.rows,
                                         [](const PublishedResult* row) { return row->tau.has_value(); });
         });
-        const auto with_pairs = std::find_if(state.groups.begin(), state.groups.end(), has_pairs);
-        state.group =
-            with_pairs == state.groups.end() ? 0 : static_cast<int>(with_pairs - state.groups.begin());
+        const auto with_pairs = std::ranges::find_if(state.groups, has_pairs);
+        if (with_pairs != state.groups.end()) state.group = with_pairs - state.groups.begin();
     }
     draw_controls(context, state);
     // The view fits when a run gets its first point; then the user controls it.

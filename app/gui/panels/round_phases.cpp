@@ -91,10 +91,9 @@ void draw_round_phases(PanelContext& context, const Snapshot& snapshot, std::siz
         state.median_ns[row.phase_id] = row.median_us * 1e3;
     const bool in_flight = &snapshot != &context.snapshot;
     const std::uint64_t key = in_flight ? ~std::uint64_t{0} : step_index;
-    if (state.bar_rebuild.needed(context, key))
-        state.bar_rebuild.run(context, key, [&] {
-            state.bars = build_phase_bars(snapshot, context.ui.run_id, step_index, step_index + 1, 1);
-        });
+    state.bar_rebuild.update(context, key, [&] {
+        state.bars = build_phase_bars(snapshot, context.ui.run_id, step_index, step_index + 1, 1);
+    });
     const ImVec2 at = ImGui::GetCursorScreenPos();
     ImGui::Dummy(size);
     if (state.bars.bars.empty()) return;

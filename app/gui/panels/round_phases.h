@@ -2,7 +2,6 @@
 
 #include "app/gui/models/phases.h"
 #include "app/gui/panels/panel.h"
-#include "app/gui/panels/rebuild_throttle.h"
 
 namespace draftscope {
 
@@ -18,10 +17,9 @@ inline const PhasesModel& shared_phases(PanelContext& context) {
     if (const auto& range = context.ui.range)
         key = (key * 1000003u + static_cast<std::uint64_t>(range->start_ns)) * 1000003u +
               static_cast<std::uint64_t>(range->end_ns);
-    if (shared.rebuild.needed(context, key))
-        shared.rebuild.run(context, key, [&] {
-            shared.model = shared.builder.build(context.snapshot, context.ui.run_id, context.ui.range);
-        });
+    shared.rebuild.update(context, key, [&] {
+        shared.model = shared.builder.build(context.snapshot, context.ui.run_id, context.ui.range);
+    });
     return shared.model;
 }
 

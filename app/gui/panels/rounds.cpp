@@ -191,7 +191,8 @@ void draw_cells(PanelContext& c, RoundsState& state) {
 
 /// Draws one labelled bar of a small chart: "3 ████ 41 %".
 void draw_bar(const Style& style, const std::string& name, double share, const std::string& value,
-              ImU32 colour, float name_width) {
+              ImU32 colour) {
+    const float name_width = style.em * 1.7f;
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float height = ImGui::GetTextLineHeight();
     const float value_width = style.em * 3.2f;
@@ -220,7 +221,7 @@ void draw_histogram(const Style& style, const AcceptanceModel& model, bool in_ra
     for (std::size_t i = 0; i < model.histogram.size(); ++i) {
         const auto count = static_cast<double>(model.histogram[i]);
         draw_bar(style, fmt::format("{}", i), count / static_cast<double>(max_count),
-                 fmt::format("{:.0f} %", 100 * count / rounds), to_im(style.colours.accent), style.em * 1.7f);
+                 fmt::format("{:.0f} %", 100 * count / rounds), to_im(style.colours.accent));
         show_tooltip(style, fmt::format("{} of {}: accepted {}", model.histogram[i],
                                         format_count(model.rounds, "round"),
                                         format_count(static_cast<std::int64_t>(i), "draft token")));
@@ -237,7 +238,7 @@ void draw_depths(const Style& style, const AcceptanceModel& model, bool in_range
         const DepthAcceptance& depth = model.depths[i];
         draw_bar(style, fmt::format("{}", i + 1), depth.rate(),
                  depth.reached == 0 ? "-" : fmt::format("{:.0f} %", 100 * depth.rate()),
-                 to_im(style.colours.good), style.em * 1.7f);
+                 to_im(style.colours.good));
         show_tooltip(style, fmt::format("{} of {} that reached depth {} accepted a token at it",
                                         depth.accepted, format_count(depth.reached, "round"), i + 1));
     }

@@ -5,6 +5,9 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <ranges>
 #include <utility>
 
 #include "app/gui/models/selection.h"
@@ -44,20 +47,25 @@ void label(const Style& style, const char* text, const char* what = nullptr) {
     ImGui::SetNextItemWidth(-FLT_MIN);
 }
 
+/// Draws an entry of a list, greyed out if it cannot be used. Returns true if it was chosen.
+bool draw_entry(const std::string& spec, const std::string& current, bool usable, const std::string& what) {
+    const bool chosen = ImGui::Selectable(spec.c_str(), spec_name(spec) == spec_name(current),
+                                          usable ? 0 : ImGuiSelectableFlags_Disabled);
+    if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) ImGui::SetTooltip("%s", what.c_str());
+    return chosen;
+}
+
 void choose_drafter(PanelContext& c) {
     label(c.style, "Drafter", "Small model that drafts tokens. NAME or NAME:FOLDER of a checkpoint.");
     ImGui::BeginDisabled(c.status.drafters.empty());
     const bool open = ImGui::BeginCombo("##drafter", short_name(c.config.drafter).c_str());
     ImGui::EndDisabled();
     if (!open) return;
-    for (const DrafterChoice& choice : c.status.drafters) {
-        const bool chosen = spec_name(choice.spec) == spec_name(c.config.drafter);
-        const ImGuiSelectableFlags flags = choice.usable ? 0 : ImGuiSelectableFlags_Disabled;
-        // Names are those of the command line and the files; the tooltips have the papers' names.
-        if (ImGui::Selectable(choice.spec.c_str(), chosen, flags)) c.config.drafter = choice.spec;
-        if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
-            ImGui::SetTooltip("%s", (choice.usable ? choice.name : choice.why_not).c_str());
-    }
+    // Names are those of the command line and the files; the tooltips have the papers' names.
+    for (const DrafterChoice& choice : c.status.drafters)
+        if (draw_entry(choice.spec, c.config.drafter, choice.usable,
+                       choice.usable ? choice.name : choice.why_not))
+            c.config.drafter = choice.spec;
     ImGui::EndCombo();
 }
 
@@ -85,13 +93,10 @@ void choose_head(PanelContext& c) {
         if (is_automatic(c.config.tree) && ImGui::Selectable(by_tree.c_str(), measured))
             c.config.head = automatic;
         for (const HeadChoice& choice : c.status.heads) {
-            const bool chosen = spec_name(choice.spec) == spec_name(c.config.head);
             const std::string reason = why_not(choice, c.config.drafter);
-            const ImGuiSelectableFlags flags = reason.empty() ? 0 : ImGuiSelectableFlags_Disabled;
-            if (ImGui::Selectable(choice.spec.c_str(), chosen, flags)) c.config.head = choice.spec;
-            if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
-                ImGui::SetTooltip("%s\n%s", choice.name.c_str(),
-                                  (reason.empty() ? choice.paper : reason).c_str());
+            if (draw_entry(choice.spec, c.config.head, reason.empty(),
+                           choice.name + "\n" + (reason.empty() ? choice.paper : reason)))
+                c.config.head = choice.spec;
         }
         ImGui::EndCombo();
     }
@@ -158,30 +163,15 @@ void edit_tree(PanelContext& c, bool& as_text) {
     if (edited != *now) spec = format_tree(edited);
 }
 
-void choose_text(const Style& style, const char* name, const char* what, std::string& value,
-                 std::initializer_list<const char*> choices) {
-    label(style, name, what);
-    if (!ImGui::BeginCombo(fmt::format("##{}", name).c_str(), value.c_str())) return;
-    for (const char* choice : choices)
-        if (ImGui::Selectable(choice, value == choice)) value = choice;
-    ImGui::EndCombo();
-}
-
 /// Returns the chosen acceptance rule; null if the jobs don't know it.
 const RuleChoice* choose_rule(PanelContext& c) {
     std::string what;
     for (const RuleChoice& rule : c.status.rules)
         what += fmt::format("{}{}: {}.", what.empty() ? "" : " ", rule.id, rule.summary);
     label(c.style, "Verify", what.c_str());
-    std::string& value = c.config.verify;
-    if (ImGui::BeginCombo("##Verify", value.c_str())) {
-        for (const RuleChoice& rule : c.status.rules)
-            if (ImGui::Selectable(rule.id.c_str(), value == rule.id)) value = rule.id;
-        ImGui::EndCombo();
-    }
-    const auto found =
-        std::find_if(c.status.rules.begin(), c.status.rules.end(),
-                     [&](const RuleChoice& rule) { return rule.id == value.substr(0, value.find(':')); });
+    choose_item("##Verify", std::views::transform(c.status.rules, &RuleChoice::id), c.config.verify,
+                std::identity());
+    const auto found = std::ranges::find(c.status.rules, spec_name(c.config.verify), &RuleChoice::id);
     return found == c.status.rules.end() ? nullptr : &*found;
 }
 
@@ -215,8 +205,9 @@ void edit_more(PanelContext& c) {
     label(c.style, "Context", "Limit of a text's positions, prompt included. 0 = the model's.");
     ImGui::DragInt("##context", &config.context, 16.0f, 0, max_context,
                    config.context == 0 ? "the model's" : "%d", ImGuiSliderFlags_AlwaysClamp);
-    choose_text(c.style, "Precision", "Number format of the weights in computation.", config.precision,
-                {"auto", "f32", "bf16", "int8", "int4"});
+    label(c.style, "Precision", "Number format of the weights in computation.");
+    choose_item("##Precision", std::array{"auto", "f32", "bf16", "int8", "int4"}, config.precision,
+                std::identity());
     label(c.style, "Threads", "0 = all cores, as on the command line.");
     ImGui::DragInt("##threads", &config.threads, 0.1f, 0, 256, config.threads == 0 ? "all cores" : "%d");
     label(c.style, "Batch", "Number of prompts of the prompt file decoded at the same time.");

@@ -1,7 +1,6 @@
 #include "app/gui/models/sweep.h"
 
 #include <fmt/format.h>
-#include <implot.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +9,6 @@
 #include "app/gui/models/cached_model.h"
 #include "app/gui/panels/sweep_form.h"
 #include "app/gui/panels/widgets.h"
-#include "capture/head_traits.h"
 
 namespace draftscope {
 namespace {
@@ -73,19 +71,15 @@ void show_sweep(SweepState& state, const std::shared_ptr<const SweepReport>& vie
     if (parameters.size() > 1) state.y = parameters[1].name;
 }
 
-bool choose_parameter(const char* id, const Style& style, const std::vector<SweepParameter>& parameters,
+void choose_parameter(const char* id, const Style& style, const std::vector<SweepParameter>& parameters,
                       std::string& chosen) {
-    bool changed = false;
     ImGui::SetNextItemWidth(6.5f * style.em);
-    if (!ImGui::BeginCombo(id, chosen.c_str())) return false;
+    if (!ImGui::BeginCombo(id, chosen.c_str())) return;
     for (const SweepParameter& one : parameters)
         if (ImGui::Selectable(fmt::format("{}: {} values", one.name, one.values.size()).c_str(),
-                              one.name == chosen)) {
+                              one.name == chosen))
             chosen = one.name;
-            changed = true;
-        }
     ImGui::EndCombo();
-    return changed;
 }
 
 void draw_choices(const Style& style, SweepState& state) {
@@ -99,12 +93,8 @@ void draw_choices(const Style& style, SweepState& state) {
     tab("Settings", SweepTab::list);
     ImGui::BeginDisabled(state.batches.size() < 2);
     ImGui::SetNextItemWidth(5.5f * style.em);
-    if (ImGui::BeginCombo("##batch", fmt::format("batch {}", state.batch).c_str())) {
-        for (const int batch : state.batches)
-            if (ImGui::Selectable(fmt::format("batch {}", batch).c_str(), batch == state.batch))
-                state.batch = batch;
-        ImGui::EndCombo();
-    }
+    choose_item("##batch", state.batches, state.batch,
+                [](int batch) { return fmt::format("batch {}", batch); });
     ImGui::EndDisabled();
 }
 
@@ -153,9 +143,7 @@ void draw_interval(double x, const Estimate& estimate, std::uint32_t rgb) {
                                        1.5f);
 }
 
-constexpr ImPlotFlags sweep_plot_flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect |
-                                         ImPlotFlags_NoMouseText | ImPlotFlags_NoLegend |
-                                         ImPlotFlags_NoInputs;
+constexpr ImPlotFlags sweep_plot_flags = plot_flags | ImPlotFlags_NoLegend | ImPlotFlags_NoInputs;
 
 /// Draws lines of equal speed-up over decoding without a drafter, up to the first one above `best`.
 void draw_speed_lines(const Style& style, double plain_ms, double best) {
@@ -204,15 +192,16 @@ void draw_front(const Style& style, SweepState& state, ImVec2 size) {
     if (!ImPlot::BeginPlot("##front", size, sweep_plot_flags)) return;
     ImPlot::SetupAxes("predicted time of a round, ms", "tau", ImPlotAxisFlags_NoGridLines,
                       ImPlotAxisFlags_NoGridLines);
-    ImPlot::SetupAxisLimits(ImAxis_X1, xs.low, xs.high, ImPlotCond_Always);
-    ImPlot::SetupAxisLimits(ImAxis_Y1, ys.low, ys.high, ImPlotCond_Always);
+    ImPlot::SetupAxesLimits(xs.low, xs.high, ys.low, ys.high, ImPlotCond_Always);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
     draw_speed_lines(style, state.settings[rows.front()].plain_ms, best);
+    const auto place = [](const SweepSetting& setting) {
+        return ImPlot::PlotToPixels(setting.round_ms, setting.figures.tau.value);
+    };
     std::vector<ImVec2> stairs;
     for (const std::size_t r : front) {
-        const ImVec2 at =
-            ImPlot::PlotToPixels(state.settings[r].round_ms, state.settings[r].figures.tau.value);
+        const ImVec2 at = place(state.settings[r]);
         if (!stairs.empty()) stairs.push_back({at.x, stairs.back().y});
         stairs.push_back(at);
     }
@@ -220,13 +209,11 @@ void draw_front(const Style& style, SweepState& state, ImVec2 size) {
                                            to_im(style.colours.text, 0.7f), 1.5f, 0);
     for (const bool on_front : {false, true})
         for (const std::size_t r : rows) {
-            if (state.settings[r].figures.on_front != on_front) continue;
             const SweepSetting& setting = state.settings[r];
+            if (setting.figures.on_front != on_front) continue;
             const std::uint32_t rgb = head_rgb(style, setting.head);
-            if (on_front) draw_interval(setting.round_ms, state.settings[r].figures.tau, rgb);
-            draw_setting(style, state, r,
-                         ImPlot::PlotToPixels(setting.round_ms, state.settings[r].figures.tau.value), rgb,
-                         !on_front);
+            if (on_front) draw_interval(setting.round_ms, setting.figures.tau, rgb);
+            draw_setting(style, state, r, place(setting), rgb, !on_front);
         }
     ImPlot::PopPlotClipRect();
     ImPlot::EndPlot();
@@ -273,12 +260,11 @@ void draw_curve_plot(const Style& style, SweepState& state, const SweepCurveMode
         ImPlot::SetupAxisTicks(ImAxis_X1, model.values.data(), static_cast<int>(model.values.size()));
     if (logarithmic) {
         ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
-        ImPlot::SetupAxisLimits(ImAxis_X1, xs.low / 1.3, 1.3 * xs.high, ImPlotCond_Always);
+        xs = {xs.low / 1.3, 1.3 * xs.high};
     } else {
         xs.widen(0.06);
-        ImPlot::SetupAxisLimits(ImAxis_X1, xs.low, xs.high, ImPlotCond_Always);
     }
-    ImPlot::SetupAxisLimits(ImAxis_Y1, ys.low, ys.high, ImPlotCond_Always);
+    ImPlot::SetupAxesLimits(xs.low, xs.high, ys.low, ys.high, ImPlotCond_Always);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
     for (const SweepOracleLine& oracle : oracles) draw_oracle(style, oracle);
@@ -362,10 +348,6 @@ void draw_sweep_picture(const Style& style, SweepState& state) {
     }
 }
 
-std::string number_text(double value) {
-    return fmt::format("{:g}", value);
-}
-
 /// Draws one cell, a button if it has a setting.
 void draw_heat_cell(const Style& style, SweepState& state, const SweepHeatMap& map, std::size_t cell,
                     ImVec2 size) {
@@ -419,7 +401,7 @@ void draw_heat_map(const Style& style, SweepState& state, ImVec2 size) {
     for (std::size_t y = 0; y < map.ys.size(); ++y) {
         const float at = start.y + line + static_cast<float>(y) * cell.y;
         ImGui::SetCursorPos({start.x, at + (cell.y - ImGui::GetTextLineHeight()) / 2});
-        ImGui::TextDisabled("%s", number_text(map.ys[y]).c_str());
+        ImGui::TextDisabled("%s", fmt::format("{:g}", map.ys[y]).c_str());
         for (std::size_t x = 0; x < map.xs.size(); ++x) {
             ImGui::SetCursorPos({start.x + label + static_cast<float>(x) * cell.x, at});
             draw_heat_cell(style, state, map, y * map.xs.size() + x, cell);
@@ -427,16 +409,14 @@ void draw_heat_map(const Style& style, SweepState& state, ImVec2 size) {
     }
     for (std::size_t x = 0; x < map.xs.size(); ++x) {
         ImGui::SetCursorPos({start.x + label + static_cast<float>(x) * cell.x, start.y});
-        ImGui::TextDisabled("%s", number_text(map.xs[x]).c_str());
+        ImGui::TextDisabled("%s", fmt::format("{:g}", map.xs[x]).c_str());
     }
     ImGui::PopStyleVar();
     ImGui::EndChild();
 }
 
 void draw_list(const Style& style, SweepState& state, ImVec2 size) {
-    constexpr ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody |
-                                      ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY;
-    if (!ImGui::BeginTable("settings", 5, flags, size)) return;
+    if (!ImGui::BeginTable("settings", 5, table_flags | ImGuiTableFlags_ScrollY, size)) return;
     ImGui::TableSetupScrollFreeze(0, 1);
     ImGui::TableSetupColumn("setting", ImGuiTableColumnFlags_WidthStretch, 3);
     for (const char* name : {"tau", "round ms", "tokens/s", "x AR"})
@@ -448,19 +428,19 @@ void draw_list(const Style& style, SweepState& state, ImVec2 size) {
     while (clipper.Step())
         for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
             const std::size_t r = rows[i];
+            const SweepSetting& setting = state.settings[r];
             ImGui::PushID(static_cast<int>(r));
             ImGui::TableNextRow();
             ImGui::TableNextColumn();
-            const std::string name =
-                (state.shown->usual == r ? "default: " : "") + short_name(state.settings[r]);
+            const std::string name = (state.shown->usual == r ? "default: " : "") + short_name(setting);
             if (ImGui::Selectable((name + "###row").c_str(), state.chosen == r,
                                   ImGuiSelectableFlags_SpanAllColumns))
                 state.chosen = r;
-            show_setting_tooltip(style, state.settings[r]);
-            draw_cell_right(fmt::format("{:.2f}", state.settings[r].figures.tau.value));
-            draw_cell_right(fmt::format("{:.2f}", state.settings[r].round_ms));
-            draw_cell_right(fmt::format("{:.1f}", state.settings[r].figures.tokens_per_second.value));
-            draw_cell_right(fmt::format("{:.2f}", state.settings[r].figures.speedup.value));
+            show_setting_tooltip(style, setting);
+            draw_cell_right(fmt::format("{:.2f}", setting.figures.tau.value));
+            draw_cell_right(fmt::format("{:.2f}", setting.round_ms));
+            draw_cell_right(fmt::format("{:.1f}", setting.figures.tokens_per_second.value));
+            draw_cell_right(fmt::format("{:.2f}", setting.figures.speedup.value));
             ImGui::PopID();
         }
     ImGui::EndTable();

@@ -66,18 +66,10 @@ void rebuild(PanelContext& c, TextState& state, float width) {
 }
 
 ImU32 ground_colour(const Style& style, const TextPiece& piece) {
-    switch (piece.kind) {
-        case PieceKind::prompt:
-            return 0;
-        case PieceKind::prefill:
-            return to_im(style.colours.prefill, 0.28f);
-        // The ground is stronger for deeper tokens.
-        case PieceKind::draft:
-            return to_im(style.colours.good, std::min(0.16f + 0.09f * float(piece.depth), 0.62f));
-        case PieceKind::bonus:
-            return to_im(style.colours.target, 0.26f);
-    }
-    return 0;
+    if (piece.source == TokenSource::prefill) return to_im(style.colours.prefill, 0.28f);
+    if (piece.source == TokenSource::bonus) return to_im(style.colours.target, 0.26f);
+    // The ground is stronger for deeper tokens.
+    return to_im(style.colours.good, std::min(0.16f + 0.09f * float(piece.depth), 0.62f));
 }
 
 void draw_dotted_underline(ImDrawList* list, ImVec2 from, float width, ImU32 colour, float em) {
@@ -122,8 +114,7 @@ bool draw_part(PanelContext& c, const TextPiece& piece, ImVec2 min, ImVec2 max, 
     const Style& style = c.style;
     ImDrawList* list = ImGui::GetWindowDrawList();
     const ImVec2 box_min(min.x, min.y + pad * 0.35f), box_max(max.x, max.y - pad * 0.35f);
-    if (piece.kind != PieceKind::prompt)
-        list->AddRectFilled(box_min, box_max, ground_colour(style, piece), 2.0f);
+    if (!piece.is_prompt()) list->AddRectFilled(box_min, box_max, ground_colour(style, piece), 2.0f);
     const bool hovered = over && ImGui::IsMouseHoveringRect(min, max);
     if (hovered || (piece.token_id != no_token && piece.token_id == c.ui.hovered_token))
         list->AddRect(box_min, box_max, to_im(style.colours.text_dim), 2.0f);
@@ -139,7 +130,7 @@ std::optional<std::size_t> draw_run(PanelContext& c, const TextState& state, con
     const TextPiece& piece = state.model.pieces[run.piece];
     const Style& style = c.style;
     ImDrawList* list = ImGui::GetWindowDrawList();
-    const float mark = run.line_end && piece.kind != PieceKind::prompt ? style.em * 0.7f : 0;
+    const float mark = run.line_end && !piece.is_prompt() ? style.em * 0.7f : 0;
     const ImVec2 min(cursor.origin.x + run.x,
                      cursor.origin.y + static_cast<float>(run.line) * cursor.line_height);
     const float pad = (cursor.line_height - ImGui::GetTextLineHeight()) / 2;
@@ -162,7 +153,7 @@ std::optional<std::size_t> draw_run(PanelContext& c, const TextState& state, con
     if (std::find(state.found.begin(), state.found.end(), run.piece) != state.found.end())
         list->AddRect({min.x, min.y + pad * 0.35f}, {max.x - 1, max.y - pad * 0.35f},
                       to_im(style.colours.warn), 2.0f, 2.0f);
-    const ImU32 ink = to_im(piece.kind == PieceKind::prompt ? style.colours.text_dim : style.colours.text);
+    const ImU32 ink = to_im(piece.is_prompt() ? style.colours.text_dim : style.colours.text);
     list->AddText(ImVec2(min.x, min.y + pad), ink, first, first + run.count);
     if (mark > 0)
         list->AddText(style.ui, style.em * 0.85f, ImVec2(min.x + run.width + 1, min.y + pad),
@@ -232,7 +223,7 @@ void draw_pieces(PanelContext& c, TextState& state) {
     ImGui::Dummy(ImVec2(state.width, static_cast<float>(lines) * cursor.line_height));
     follow_selection(c, state, cursor);
     ImGui::PopFont();
-    if (!hovered || state.model.pieces[*hovered].kind == PieceKind::prompt) return;
+    if (!hovered || state.model.pieces[*hovered].is_prompt()) return;
     const TextPiece& piece = state.model.pieces[*hovered];
     c.ui.hovered_token = piece.token_id;
     ImGui::SetTooltip("%s", describe_piece(piece).c_str());

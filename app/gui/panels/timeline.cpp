@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 #include "app/gui/models/selection.h"
-#include "app/gui/panels/rebuild_throttle.h"
 #include "app/gui/panels/round_phases.h"
 #include "app/gui/panels/timeline_lanes.h"
 #include "app/gui/panels/widgets.h"
@@ -16,25 +16,27 @@ namespace draftscope {
 namespace {
 
 constexpr TimeNs min_span_ns = 200;
+const auto no_lanes = std::make_shared<const RunLanes>();
 
 struct TimelineState {
-    TimelineIndex index, flight;  ///< recorded lanes; lanes of the round in flight
+    std::shared_ptr<const RunLanes> recorded = no_lanes;
+    std::shared_ptr<const RunLanes> flight = no_lanes;  ///< of the round in flight
     FoldedAxis axis;
     AxisOrigin origin;
     std::uint64_t data_key = ~std::uint64_t{0};
     RowId run_id = 0;
     TimelineView view;  ///< positions on the axis
     ViewWidth width = ViewWidth::steps;
-    TimeNs centred_start = -1, centred_end = -1;  ///< last step shown automatically
-    std::optional<double> drag_from;              ///< start time of a range drag
+    std::pair<TimeNs, TimeNs> centred{-1, -1};  ///< last step shown automatically
+    std::optional<double> drag_from;            ///< start time of a range drag
     std::vector<TimelineBlock> blocks;
-    TimelineIndex overlay;  ///< lanes of the imported timeline
+    std::shared_ptr<const RunLanes> overlay = no_lanes;  ///< of the imported timeline
     const Snapshot* overlay_snapshot = nullptr;
     TimeNs overlay_shift = 0;  ///< its time minus ours
 
-    bool empty() const { return index.empty() && flight.empty(); }
-    TimeNs begin() const { return index.empty() ? flight.begin() : index.begin(); }
-    TimeNs end() const { return flight.empty() ? index.end() : std::max(index.end(), flight.end()); }
+    bool empty() const { return recorded->empty() && flight->empty(); }
+    TimeNs begin() const { return recorded->empty() ? flight->begin : recorded->begin; }
+    TimeNs end() const { return flight->empty() ? recorded->end : std::max(recorded->end, flight->end); }
     TimeScale scale(const LaneArea& area, TimeNs shift = 0) const { return {axis, view, area, shift}; }
 };
 
@@ -74,16 +76,14 @@ void follow_round(TimelineState& state, const PanelContext& context, bool change
         if (changed) show(state, state.begin(), state.end());
         return;
     }
-    if (state.centred_start == step->start_ns && state.centred_end == step->end_ns && !changed) return;
-    const auto positions = [&](TimeNs start, TimeNs end) {
-        return std::pair(state.axis.position(start), state.axis.position(end));
+    const std::pair times(step->start_ns, step->end_ns);
+    if (state.centred == times && !changed) return;
+    const auto positions = [&](std::pair<TimeNs, TimeNs> of) {
+        return std::pair(state.axis.position(of.first), state.axis.position(of.second));
     };
-    const int columns = state.view.columns;
-    state.view = follow_step(state.view, state.width, positions(state.centred_start, state.centred_end),
-                             positions(step->start_ns, step->end_ns), state.axis.position(state.end()));
-    state.view.columns = columns;
-    state.centred_start = step->start_ns;
-    state.centred_end = step->end_ns;
+    state.view = follow_step(state.view, state.width, positions(state.centred), positions(times),
+                             state.axis.position(state.end()));
+    state.centred = times;
 }
 
 void fit_view(TimelineState& state, const PanelContext& context) {
@@ -118,9 +118,7 @@ void handle_keys_and_wheel(TimelineState& state, const PanelContext& context, co
         if (state.width == ViewWidth::steps) state.width = ViewWidth::chosen;
     };
     const auto zoom = [&](double factor, double at) {
-        const int columns = state.view.columns;
         state.view = zoom_view(state.view, factor, at, min_span_ns);
-        state.view.columns = columns;
         const StepRow* step = selected_step_row(context, state.run_id);
         const bool inside =
             step != nullptr && state.view.end - state.view.begin <
@@ -272,9 +270,9 @@ struct SharedLane {
 
 std::vector<SharedLane> shared_lanes(const TimelineState& state) {
     std::vector<SharedLane> lanes;
-    for (const TimelineLane& lane : state.index.lanes()) lanes.push_back({&lane, nullptr});
+    for (const TimelineLane& lane : state.recorded->lanes) lanes.push_back({&lane, nullptr});
     const auto place = [](const TimelineLane& lane) { return std::tuple(lane.kind, lane.key, lane.sub_key); };
-    for (const TimelineLane& lane : state.flight.lanes()) {
+    for (const TimelineLane& lane : state.flight->lanes) {
         const auto at = std::find_if(lanes.begin(), lanes.end(), [&](const SharedLane& other) {
             return place(other.any()) >= place(lane);
         });
@@ -302,45 +300,58 @@ void draw_lane_names(const LaneArea& area, const Style& style, const char* name,
         area.list->AddText(style.ui, size, {left + 0.8f * style.em, top + area.row}, colour, nested);
 }
 
-std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineState& state, const LaneArea& area,
-                                    const std::vector<SharedLane>& lanes) {
+/// Returns a lane's name. `imported`: another program's threads have no names.
+std::string lane_name(const TimelineLane& lane, bool imported) {
+    if (lane.kind == LaneKind::steps || lane.kind == LaneKind::levels) return group_name(lane.kind);
+    if (lane.kind != LaneKind::cpu) return fmt::format("{} {}", group_name(lane.kind), lane.name);
+    return imported ? fmt::format("thread {}", lane.sub_key) : lane.name;
+}
+
+/// Draws lanes below each other, from `y` on, which then is below them. `recorded`: the capture of the lanes,
+/// ours or the imported one.
+std::optional<LaneHover> draw_lanes(const PanelContext& context, TimelineState& state, const LaneArea& area,
+                                    const Snapshot& recorded, const std::vector<SharedLane>& lanes,
+                                    float& y) {
     const Style& style = context.style;
-    const TimeScale scale = state.scale(area);
+    const bool imported = &recorded == state.overlay_snapshot;
+    const TimeScale scale = state.scale(area, imported ? state.overlay_shift : 0);
     std::optional<LaneHover> hover;
-    float y = area.min.y + 1.25f * style.em;
-    const SharedLane& first = lanes.front();
     const auto part = [&](const TimelineLane* lane, const TimelineLane* steps, const Snapshot& snapshot,
                           std::size_t depth) {
         if (lane == nullptr || depth >= lane->rows.size() || y >= area.max.y) return;
         if (const auto at = draw_lane_row(scale, style, snapshot, *lane, lane->rows[depth], y, state.blocks))
             hover = at;
-        const bool critical = lane->kind == LaneKind::cpu && lane->key == 0 && depth == 0;
+        const bool critical = lane->kind == LaneKind::cpu && lane->key == 0 && depth == 0 && !imported;
         if (critical && steps != nullptr && steps->kind == LaneKind::steps)
             draw_gaps(scale, style, *lane, steps->rows.front(), y);
     };
     for (const SharedLane& lane : lanes) {
-        const LaneKind kind = lane.any().kind;
-        const bool plain = kind == LaneKind::steps || kind == LaneKind::levels;
-        const std::string name = plain ? group_name(kind)
-                                 : kind == LaneKind::cpu
-                                     ? lane.any().name
-                                     : fmt::format("{} {}", group_name(kind), lane.any().name);
-        draw_lane_names(area, style, name.c_str(), kind == LaneKind::cpu ? "sub-phases" : "nested",
+        const bool ours = lane.any().kind == LaneKind::cpu && !imported;
+        draw_lane_names(area, style, lane_name(lane.any(), imported).c_str(), ours ? "sub-phases" : "nested",
                         lane.rows(), y);
         area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
         for (std::size_t depth = 0; depth < lane.rows(); ++depth) {
-            part(lane.recorded, first.recorded, context.snapshot, depth);
-            if (lane.flight != nullptr) part(lane.flight, first.flight, *context.snapshot.in_flight, depth);
+            part(lane.recorded, lanes.front().recorded, recorded, depth);
+            if (lane.flight != nullptr)
+                part(lane.flight, lanes.front().flight, *context.snapshot.in_flight, depth);
             y += area.row;
         }
         area.list->PopClipRect();
         y += 0.45f * style.em;
     }
+    return hover;
+}
+
+/// Draws our lanes with the folds over them.
+std::optional<LaneHover> draw_own_lanes(const PanelContext& context, TimelineState& state,
+                                        const LaneArea& area, const std::vector<SharedLane>& lanes) {
+    const Style& style = context.style;
+    float top = area.min.y + 1.25f * style.em, y = top;
+    const auto hover = draw_lanes(context, state, area, context.snapshot, lanes, y);
     area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
     // The steps lie above the folds, so that their labels stay readable.
-    float top = area.min.y + 1.25f * style.em;
-    if (first.any().kind == LaneKind::steps) top += area.row + 0.45f * style.em;
-    draw_folds(scale, style, top, y - 0.45f * style.em);
+    if (lanes.front().any().kind == LaneKind::steps) top += area.row + 0.45f * style.em;
+    draw_folds(state.scale(area), style, top, y - 0.45f * style.em);
     area.list->PopClipRect();
     return hover;
 }
@@ -349,7 +360,7 @@ std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineState& state,
 /// Without steps it aligns the starts.
 TimeNs overlay_shift(const TimelineState& state, const PanelContext& context, const Snapshot& other) {
     const StepRow* step = selected_step_row(context, state.run_id);
-    if (step == nullptr || other.steps.empty()) return state.overlay.begin() - state.begin();
+    if (step == nullptr || other.steps.empty()) return state.overlay->begin - state.begin();
     const auto last = static_cast<int>(other.steps.size()) - 1;
     return other.steps[std::clamp(step->ordinal, 0, last)].row.start_ns - step->start_ns;
 }
@@ -357,9 +368,9 @@ TimeNs overlay_shift(const TimelineState& state, const PanelContext& context, co
 void update_overlay(TimelineState& state, const PanelContext& context) {
     const Snapshot* other = context.status.overlay.get();
     if (other != state.overlay_snapshot) {
-        state.overlay = TimelineIndex();
         state.overlay_snapshot = other;
-        if (other != nullptr && !other->runs.empty()) state.overlay.update(*other, other->runs.front().id);
+        const bool imported = other != nullptr && !other->runs.empty();
+        state.overlay = imported ? run_lanes(*other, other->runs.front().id) : no_lanes;
     }
     if (other != nullptr) state.overlay_shift = overlay_shift(state, context, *other);
 }
@@ -367,7 +378,7 @@ void update_overlay(TimelineState& state, const PanelContext& context) {
 /// Draws the imported timeline's lanes below ours, on the same time scale.
 std::optional<LaneHover> draw_overlay(const PanelContext& context, TimelineState& state, const LaneArea& area,
                                       float y) {
-    if (state.overlay.empty()) return std::nullopt;
+    if (state.overlay->empty()) return std::nullopt;
     const Style& style = context.style;
     const float size = 0.8f * style.em;
     area.list->AddLine({area.min.x - area.names, y}, {area.max.x, y}, to_im(style.colours.line));
@@ -375,27 +386,10 @@ std::optional<LaneHover> draw_overlay(const PanelContext& context, TimelineState
     const std::string title = fmt::format("imported timeline: {}", state.overlay_snapshot->runs.front().name);
     area.list->AddText(style.ui, size, {area.min.x, y}, to_im(style.colours.text_dim), title.c_str());
     y += 1.2f * style.em;
-    const TimeScale scale = state.scale(area, state.overlay_shift);
-    std::optional<LaneHover> hover;
-    for (const TimelineLane& lane : state.overlay.lanes()) {
-        if (lane.kind == LaneKind::levels) continue;  // other engines' ranges have no levels
-        const std::string name = lane.kind == LaneKind::cpu ? fmt::format("thread {}", lane.sub_key)
-                                 : lane.kind == LaneKind::steps
-                                     ? std::string(group_name(lane.kind))
-                                     : fmt::format("{} {}", group_name(lane.kind), lane.name);
-        draw_lane_names(area, style, name.c_str(), "nested", lane.rows.size(), y);
-        area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
-        for (const TimelineRow& row : lane.rows) {
-            if (y < area.max.y)
-                if (const auto at =
-                        draw_lane_row(scale, style, *state.overlay_snapshot, lane, row, y, state.blocks))
-                    hover = at;
-            y += area.row;
-        }
-        area.list->PopClipRect();
-        y += 0.45f * style.em;
-    }
-    return hover;
+    std::vector<SharedLane> lanes;
+    for (const TimelineLane& lane : state.overlay->lanes)
+        if (lane.kind != LaneKind::levels) lanes.push_back({&lane, nullptr});  // not of other engines' ranges
+    return draw_lanes(context, state, area, *state.overlay_snapshot, lanes, y);
 }
 
 void show_interval_tooltip(const PanelContext& context, const TimelineState& state, const LaneHover& hover) {
@@ -443,18 +437,15 @@ void select_on_click(PanelContext& context, TimelineState& state, const std::opt
                    round_of_interval(context.snapshot, *hover->lane, *hover->row, hover->index)) {
         context.ui.select_round(*round, context.snapshot.rounds.size());
     }
-    if (const StepRow* step = selected_step_row(context, state.run_id); step != nullptr) {
-        state.centred_start = step->start_ns;  // already in view: the view stays
-        state.centred_end = step->end_ns;
-    }
+    if (const StepRow* step = selected_step_row(context, state.run_id); step != nullptr)
+        state.centred = {step->start_ns, step->end_ns};  // already in view: the view stays
 }
 
 void update(TimelineState& state, const PanelContext& context) {
     if (state.data_key != context.ui.data_key || state.run_id != context.ui.run_id) {
-        state.index.update(context.snapshot, context.ui.run_id);
+        state.recorded = run_lanes(context.snapshot, context.ui.run_id);
         const Snapshot* flight = round_in_flight(context.snapshot, context.ui);
-        state.flight = TimelineIndex();
-        if (flight != nullptr) state.flight.update(*flight, context.ui.run_id);
+        state.flight = flight != nullptr ? run_lanes(*flight, context.ui.run_id) : no_lanes;
         state.axis.update(context.snapshot, context.ui.run_id);
         state.data_key = context.ui.data_key;
         state.run_id = context.ui.run_id;
@@ -479,9 +470,9 @@ void draw_timeline(PanelContext& context) {
     area.row = 1.35f * style.em;
     const auto needed = [&](float row) {
         float height = lanes_height(lanes, row, style.em);
-        if (state.overlay.empty()) return height;
+        if (state.overlay->empty()) return height;
         height += 1.5f * style.em + 1.25f * style.em;
-        for (const TimelineLane& lane : state.overlay.lanes())
+        for (const TimelineLane& lane : state.overlay->lanes)
             height += static_cast<float>(lane.rows.size()) * row + 0.45f * style.em;
         return height;
     };
@@ -508,7 +499,7 @@ void draw_timeline(PanelContext& context) {
     handle_drags(state, context, area);
     clamp_view(state);
     draw_axis(state, context, area);
-    std::optional<LaneHover> hover = draw_lanes(context, state, area, lanes);
+    std::optional<LaneHover> hover = draw_own_lanes(context, state, area, lanes);
     const float below = area.min.y + lanes_height(lanes, area.row, style.em);
     if (const auto other = draw_overlay(context, state, area, below)) hover = other;
     area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);

@@ -183,19 +183,8 @@ void draw_folds(const TimeScale& scale, const Style& style, float top, float bot
 }
 
 const char* group_name(LaneKind kind) {
-    switch (kind) {
-        case LaneKind::steps:
-            return "steps";
-        case LaneKind::levels:
-            return "draft levels";
-        case LaneKind::cpu:
-            return "CPU";
-        case LaneKind::gpu:
-            return "GPU";
-        case LaneKind::nvtx:
-            return "NVTX";
-    }
-    return "";
+    static constexpr const char* names[] = {"steps", "draft levels", "CPU", "GPU", "NVTX"};
+    return names[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace draftscope

@@ -1,10 +1,10 @@
 #include "app/gui/panels/widgets.h"
 
-#include <fmt/format.h>
 #include <imgui_internal.h>
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <string>
 
 #include "capture/head_traits.h"
@@ -44,6 +44,14 @@ void draw_icon(ImDrawList* list, Icon icon, ImVec2 at, float size, ImU32 colour)
     }
 }
 
+void show_wrapped_tooltip(std::string_view text, float em) {
+    if (!ImGui::BeginItemTooltip()) return;
+    ImGui::PushTextWrapPos(28 * em);
+    ImGui::TextUnformatted(text.data(), text.data() + text.size());
+    ImGui::PopTextWrapPos();
+    ImGui::EndTooltip();
+}
+
 }  // namespace
 
 std::uint32_t head_rgb(const Style& style, std::string_view head) {
@@ -53,11 +61,6 @@ std::uint32_t head_rgb(const Style& style, std::string_view head) {
 void draw_interval_line(ImDrawList* list, float low_x, float high_x, float y, float radius, ImU32 colour) {
     list->AddLine({low_x, y}, {high_x, y}, colour, 2);
     for (const float end : {low_x, high_x}) list->AddLine({end, y - radius}, {end, y + radius}, colour, 1.5f);
-}
-
-std::string three_digits(double value) {
-    const double size = std::abs(value);
-    return fmt::format("{:.{}f}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
 }
 
 bool icon_button(const Style& style, Icon icon, const char* label, bool enabled, bool primary) {
@@ -97,11 +100,7 @@ void draw_cut_text(std::string_view text, float width) {
     ImGui::RenderTextEllipsis(ImGui::GetWindowDrawList(), at, ImVec2(at.x + size.x, at.y + size.y + 2),
                               at.x + size.x, text.data(), end, &whole);
     ImGui::Dummy(ImVec2(std::min(size.x, whole.x), size.y));
-    if (whole.x <= size.x || !ImGui::BeginItemTooltip()) return;
-    ImGui::PushTextWrapPos(28 * ImGui::GetFontSize());
-    ImGui::TextUnformatted(text.data(), end);
-    ImGui::PopTextWrapPos();
-    ImGui::EndTooltip();
+    if (whole.x > size.x) show_wrapped_tooltip(text, ImGui::GetFontSize());
 }
 
 void draw_wrapped(std::uint32_t rgb, std::string_view text) {
@@ -115,6 +114,12 @@ void draw_in_font(ImFont* font, std::string_view text) {
     ImGui::PushFont(font, 0);
     ImGui::TextUnformatted(text.data(), text.data() + text.size());
     ImGui::PopFont();
+}
+
+void begin_row(std::string_view text) {
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(text.data(), text.data() + text.size());
 }
 
 void draw_cell_right(const std::string& text, bool dim) {
@@ -141,12 +146,17 @@ void draw_share_cell(double share, const std::string& text, ImU32 colour, bool h
     ImGui::TextUnformatted(text.c_str());
 }
 
+void choose_group(const Style& style, const std::vector<PublishedGroup>& groups, bool enabled,
+                  std::size_t& chosen) {
+    ImGui::BeginDisabled(!enabled);
+    ImGui::SetNextItemWidth(std::max(8 * style.em, ImGui::GetContentRegionAvail().x));
+    choose_item("##group", std::views::iota(std::size_t{0}, groups.size()), chosen,
+                [&](std::size_t group) { return groups[group].name; });
+    ImGui::EndDisabled();
+}
+
 void show_tooltip(const Style& style, std::string_view text) {
-    if (text.empty() || !ImGui::BeginItemTooltip()) return;
-    ImGui::PushTextWrapPos(style.em * 28);
-    ImGui::TextUnformatted(text.data(), text.data() + text.size());
-    ImGui::PopTextWrapPos();
-    ImGui::EndTooltip();
+    if (!text.empty()) show_wrapped_tooltip(text, style.em);
 }
 
 bool begin_dialog(const char* title, bool* open, ImGuiWindowFlags flags) {
@@ -177,6 +187,12 @@ void draw_star(ImDrawList* list, ImVec2 at, float radius, ImU32 fill, ImU32 edge
     }
     list->AddConcavePolyFilled(points, 10, fill);
     list->AddPolyline(points, 10, edge, 1.5f, ImDrawFlags_Closed);
+}
+
+void draw_diamond(ImDrawList* list, ImVec2 at, float r, ImU32 fill, ImU32 edge, float edge_width) {
+    const ImVec2 points[] = {{at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y}};
+    list->AddConvexPolyFilled(points, 4, fill);
+    list->AddPolyline(points, 4, edge, edge_width, ImDrawFlags_Closed);
 }
 
 void draw_hatching(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour, float spacing) {

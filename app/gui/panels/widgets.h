@@ -1,12 +1,22 @@
 #pragma once
 
+#include <implot.h>
+
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "app/gui/models/plane.h"
 #include "app/gui/panels/style.h"
 
 /// Drawing helpers shared by the panels and the shell.
 namespace draftscope {
+
+constexpr ImGuiTableFlags table_flags =
+    ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody | ImGuiTableFlags_PadOuterX;
+constexpr ImGuiTableFlags scrolling_table_flags =
+    table_flags | ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY;
+constexpr ImPlotFlags plot_flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText;
 
 enum class Icon { none, play, pause, stop, step, left, right, newest };
 
@@ -34,12 +44,23 @@ inline void draw_hint(const Style& style, std::string_view text) {
     draw_wrapped(style.colours.text_dim, text);
 }
 void draw_in_font(ImFont* font, std::string_view text);
-/// Formats a number with about three digits: "1.23", "12.3", "123".
-std::string three_digits(double value);
+/// Begins a table's row, whose first cell is this text.
+void begin_row(std::string_view text);
 /// Draws a table cell whose text is at the right.
 void draw_cell_right(const std::string& text, bool dim = false);
 /// As draw_cell_right, for a percentage over a bar of the same share. A hatched bar is diagonal lines.
 void draw_share_cell(double share, const std::string& text, ImU32 colour, bool hatched = false);
+/// Draws a list of items to choose from. `text` returns an item's text, and that of `chosen`.
+template <typename Items, typename Item, typename Text>
+void choose_item(const char* id, const Items& items, Item& chosen, Text&& text) {
+    if (!ImGui::BeginCombo(id, std::string(text(chosen)).c_str())) return;
+    for (const auto& item : items)
+        if (ImGui::Selectable(std::string(text(item)).c_str(), item == chosen)) chosen = item;
+    ImGui::EndCombo();
+}
+/// Draws the choice of a group of published results, which fills the line.
+void choose_group(const Style& style, const std::vector<PublishedGroup>& groups, bool enabled,
+                  std::size_t& chosen);
 /// Shows `text` in a wrapped tooltip if the last item is hovered or has the keyboard focus.
 void show_tooltip(const Style& style, std::string_view text);
 /// Begins a modal dialog, which appears at the centre. EndPopup() must follow if it is shown.
@@ -52,6 +73,7 @@ void draw_interval_line(ImDrawList* list, float low_x, float high_x, float y, fl
 void draw_legend_entry(const Style& style, ImU32 colour, const char* name);
 /// Draws a five-pointed star.
 void draw_star(ImDrawList* list, ImVec2 at, float radius, ImU32 fill, ImU32 edge);
+void draw_diamond(ImDrawList* list, ImVec2 at, float radius, ImU32 fill, ImU32 edge, float edge_width);
 /// Draws diagonal hatching inside a rectangle: the pattern of the remainder and of excluded steps.
 void draw_hatching(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour, float spacing);
 

@@ -1,10 +1,8 @@
 #include "app/gui/shell/app.h"
 
-#include <fmt/format.h>
 #include <imgui_internal.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <limits>
 #include <utility>
@@ -21,62 +19,18 @@
 namespace draftscope {
 
 std::span<const Action> actions() {
-    using enum ActionId;
     static constexpr ImGuiKeyChord ctrl = ImGuiMod_Ctrl, shift = ImGuiMod_Shift;
-    static constexpr std::array table = {
-        Action{open_file, "File", "Open capture...", ctrl | ImGuiKey_O, "Ctrl+O", "open a capture file"},
-        Action{save_copy, "File", "Save a copy...", ctrl | ImGuiKey_S, "Ctrl+S",
-               "save the shown capture to a file"},
-        Action{quit, "File", "Quit", ctrl | ImGuiKey_Q, "Ctrl+Q", "close the window"},
-        Action{run_pause, "Run", "Run / pause", ImGuiKey_Space, "Space", "start, pause or continue a run"},
-        Action{stop, "Run", "Stop", shift | ImGuiKey_Space, "Shift+Space",
-               "end the run; recorded rounds are kept"},
-        Action{step_round, "Run", "Step one round", ImGuiKey_F10, "F10", "run one round, then pause"},
-        Action{step_level, "Run", "Step one level", ImGuiKey_F11, "F11",
-               "run one level of the draft tree, then pause"},
-        Action{step_phase, "Run", "Step one phase", shift | ImGuiKey_F11, "Shift+F11",
-               "run one phase, then pause"},
-        Action{previous_round, "Go", "Previous round", ImGuiKey_Comma, ",", "select the previous round"},
-        Action{next_round, "Go", "Next round", ImGuiKey_Period, ".", "select the next round"},
-        Action{first_round, "Go", "First round", ImGuiKey_Home, "Home", "select the first round of the run"},
-        Action{follow, "Go", "Follow the newest round", ImGuiKey_L, "L", "keep the newest round selected"},
-        Action{fit, "Go", "Fit views", ImGuiKey_F, "F", "fit tree, timeline and plots to their contents"},
-        Action{fit_run, "Go", "Show the whole run", shift | ImGuiKey_F, "Shift+F",
-               "show the whole run in the timeline"},
-        Action{leave_range, "Go", "Clear the range", ImGuiKey_Escape, "Esc",
-               "show the whole run in tables and plots"},
-        Action{find, "Go", "Find in text", ctrl | ImGuiKey_F, "Ctrl+F", "search the output"},
-        Action{palette, "Go", "Command palette", ctrl | ImGuiKey_K, "Ctrl+K", "find and run any command"},
-        Action{theme_dark, "View", "Dark theme", ImGuiKey_None, "", "dark background"},
-        Action{theme_light, "View", "Light theme", ImGuiKey_None, "", "light background"},
-        Action{larger, "View", "Larger", ctrl | ImGuiKey_Equal, "Ctrl+=", "larger text and controls"},
-        Action{smaller, "View", "Smaller", ctrl | ImGuiKey_Minus, "Ctrl+-", "smaller text and controls"},
-        Action{normal_size, "View", "Normal size", ctrl | ImGuiKey_0, "Ctrl+0",
-               "text size of the monitor's scale"},
-        Action{layout_explain, "View", "Layout: explain", ctrl | ImGuiKey_1, "Ctrl+1",
-               "tree and plane in front"},
-        Action{layout_profile, "View", "Layout: profile", ctrl | ImGuiKey_2, "Ctrl+2",
-               "timeline and phases in front"},
-        Action{layout_compare, "View", "Layout: compare", ctrl | ImGuiKey_3, "Ctrl+3", "plane in front"},
-        Action{layout_choose, "View", "Layout: choose", ctrl | ImGuiKey_4, "Ctrl+4",
-               "sweep, advisor and matrix in front"},
-        Action{reset_layout, "View", "Reset layout", ImGuiKey_None, "", "put all panels back in place"},
-        Action{help, "Help", "Keys and terms", shift | ImGuiKey_Slash, "?", "this list"},
-        Action{guide, "Help", "Show the guide", ImGuiKey_F1, "F1", "the introduction of the first start"},
-    };
+#define DS_LIST_ACTION(id, ...) Action{ActionId::id, __VA_ARGS__},
+    static constexpr Action table[] = {DS_ACTIONS(DS_LIST_ACTION)};
+#undef DS_LIST_ACTION
     return table;
-}
-
-const Action& action(ActionId id) {
-    for (const Action& entry : actions())
-        if (entry.id == id) return entry;
-    return actions().front();
 }
 
 namespace {
 
 constexpr ImGuiID dockspace_id = 0x44534401;
 constexpr TimeNs notice_ns = 6 * ns_per_s;
+constexpr TimeNs keep_every_ns = ns_per_s;  ///< between writes of the settings
 /// Default head without the demo: a shipped head other than the full one.
 constexpr std::string_view default_head = "fr-spec";
 /// A tree, which is what there is to see, rather than the fastest setting, which may be a chain.
@@ -246,10 +200,6 @@ void App::open_file(const std::string& path) {
     confirm_leaving([this, path] { commands_.push_back(CmdOpenFile{path}); });
 }
 
-PanelContext App::context() {
-    return {*snapshot_, status_, ui_, config_, commands_, style_, panel_state_};
-}
-
 void App::frame() {
     const bool first = frames_++ == 0;
     apply_defaults();
@@ -279,7 +229,10 @@ void App::frame() {
             ImGui::SetWindowFocus(nullptr);
         }
     }
-    draw_popups();
+    draw_help();
+    draw_palette();
+    draw_leaving();
+    draw_file_dialogs();
     draw_notice();
     play_slowly();
     field_takes_focus_ = ui_.find_requested;
@@ -317,15 +270,14 @@ bool App::arrange(ImVec2 room) {
 }
 
 void App::draw_panels() {
-    PanelContext panel_context = context();
+    PanelContext context{*snapshot_, status_, ui_, config_, commands_, style_, panel_state_};
     for (const Panel& panel : panels()) {
         bool& open = ui_.open[panel.id];
         if (!open) continue;
         const std::string name = window_name(panel);
         ImGui::SetNextWindowSize(ImVec2(style_.em * 30, style_.em * 20), ImGuiCond_FirstUseEver);
         const ImGuiWindowFlags scrolling = enforce_min_size(panel, name, style_.em);
-        if (ImGui::Begin(name.c_str(), &open, ImGuiWindowFlags_NoCollapse | scrolling))
-            panel.draw(panel_context);
+        if (ImGui::Begin(name.c_str(), &open, ImGuiWindowFlags_NoCollapse | scrolling)) panel.draw(context);
         ImGui::End();
     }
     for (const Panel& panel : panels()) {
@@ -412,14 +364,6 @@ void App::perform(ActionId id) {
             return rescale(1 / settings_.user_scale);
         case reset_layout:
             return request_layout(settings_.layout);
-        case layout_explain:
-            return request_layout("explain");
-        case layout_profile:
-            return request_layout("profile");
-        case layout_compare:
-            return request_layout("compare");
-        case layout_choose:
-            return request_layout("choose");
         default:
             return set_flag(id);
     }
@@ -434,8 +378,13 @@ void App::set_flag(ActionId id) {
                                    {help, &help_requested_},
                                    {guide, &guide_open_}})
         if (id == of) *flag = true;
-    for (const auto& [of, theme] : {std::pair{theme_dark, ThemeId::dark}, {theme_light, ThemeId::light}})
-        if (id == of) settings_.theme = theme;
+    for (const auto& [of, layout] : {std::pair{layout_explain, "explain"},
+                                     {layout_profile, "profile"},
+                                     {layout_compare, "compare"},
+                                     {layout_choose, "choose"}})
+        if (id == of) request_layout(layout);
+    if (id == theme_dark) settings_.theme = ThemeId::dark;
+    if (id == theme_light) settings_.theme = ThemeId::light;
 }
 
 std::string App::title() const {
@@ -445,8 +394,7 @@ std::string App::title() const {
 }
 
 void UnsavedRounds::update(const Snapshot& snapshot, bool kept) {
-    const bool cleared = snapshot.source != source_ || snapshot.rounds.size() < known_rounds_;
-    if (cleared) *this = {};
+    if (snapshot.source != source_ || snapshot.rounds.size() < known_rounds_) *this = {};
     source_ = snapshot.source;
     known_rounds_ = snapshot.rounds.size();
     for (const RunRow& run : snapshot.runs)
@@ -463,12 +411,6 @@ std::size_t UnsavedRounds::count(const Snapshot& snapshot) const {
     }
     return rounds;
 }
-
-namespace {
-
-constexpr TimeNs keep_every_ns = ns_per_s;
-
-}  // namespace
 
 void App::apply_settings() {
     if (options_.settings_file.empty()) return;

@@ -9,7 +9,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "app/gui/entry.h"
 #include "app/gui/models/selection.h"
@@ -21,52 +20,62 @@
 
 namespace draftscope {
 
-enum class ActionId {
-    run_pause,
-    stop,
-    step_round,
-    step_level,
-    step_phase,
-    previous_round,
-    next_round,
-    first_round,
-    follow,
-    fit,
-    fit_run,
-    leave_range,
-    find,
-    open_file,
-    save_copy,
-    palette,
-    help,
-    guide,
-    theme_dark,
-    theme_light,
-    larger,
-    smaller,
-    normal_size,
-    reset_layout,
-    layout_explain,
-    layout_profile,
-    layout_compare,
-    layout_choose,
-    quit,
-};
+// One line per action of keys, menus and the command palette, in the order of the menus; see Action.
+#define DS_ACTIONS(ACTION)                                                                               \
+    ACTION(open_file, "File", "Open capture...", ctrl | ImGuiKey_O, "Ctrl+O", "open a capture file")     \
+    ACTION(save_copy, "File", "Save a copy...", ctrl | ImGuiKey_S, "Ctrl+S",                             \
+           "save the shown capture to a file")                                                           \
+    ACTION(quit, "File", "Quit", ctrl | ImGuiKey_Q, "Ctrl+Q", "close the window")                        \
+    ACTION(run_pause, "Run", "Run / pause", ImGuiKey_Space, "Space", "start, pause or continue a run")   \
+    ACTION(stop, "Run", "Stop", shift | ImGuiKey_Space, "Shift+Space",                                   \
+           "end the run; recorded rounds are kept")                                                      \
+    ACTION(step_round, "Run", "Step one round", ImGuiKey_F10, "F10", "run one round, then pause")        \
+    ACTION(step_level, "Run", "Step one level", ImGuiKey_F11, "F11",                                     \
+           "run one level of the draft tree, then pause")                                                \
+    ACTION(step_phase, "Run", "Step one phase", shift | ImGuiKey_F11, "Shift+F11",                       \
+           "run one phase, then pause")                                                                  \
+    ACTION(previous_round, "Go", "Previous round", ImGuiKey_Comma, ",", "select the previous round")     \
+    ACTION(next_round, "Go", "Next round", ImGuiKey_Period, ".", "select the next round")                \
+    ACTION(first_round, "Go", "First round", ImGuiKey_Home, "Home", "select the first round of the run") \
+    ACTION(follow, "Go", "Follow the newest round", ImGuiKey_L, "L", "keep the newest round selected")   \
+    ACTION(fit, "Go", "Fit views", ImGuiKey_F, "F", "fit tree, timeline and plots to their contents")    \
+    ACTION(fit_run, "Go", "Show the whole run", shift | ImGuiKey_F, "Shift+F",                           \
+           "show the whole run in the timeline")                                                         \
+    ACTION(leave_range, "Go", "Clear the range", ImGuiKey_Escape, "Esc",                                 \
+           "show the whole run in tables and plots")                                                     \
+    ACTION(find, "Go", "Find in text", ctrl | ImGuiKey_F, "Ctrl+F", "search the output")                 \
+    ACTION(palette, "Go", "Command palette", ctrl | ImGuiKey_K, "Ctrl+K", "find and run any command")    \
+    ACTION(theme_dark, "View", "Dark theme", ImGuiKey_None, "", "dark background")                       \
+    ACTION(theme_light, "View", "Light theme", ImGuiKey_None, "", "light background")                    \
+    ACTION(larger, "View", "Larger", ctrl | ImGuiKey_Equal, "Ctrl+=", "larger text and controls")        \
+    ACTION(smaller, "View", "Smaller", ctrl | ImGuiKey_Minus, "Ctrl+-", "smaller text and controls")     \
+    ACTION(normal_size, "View", "Normal size", ctrl | ImGuiKey_0, "Ctrl+0",                              \
+           "text size of the monitor's scale")                                                           \
+    ACTION(layout_explain, "View", "Layout: explain", ctrl | ImGuiKey_1, "Ctrl+1",                       \
+           "tree and plane in front")                                                                    \
+    ACTION(layout_profile, "View", "Layout: profile", ctrl | ImGuiKey_2, "Ctrl+2",                       \
+           "timeline and phases in front")                                                               \
+    ACTION(layout_compare, "View", "Layout: compare", ctrl | ImGuiKey_3, "Ctrl+3", "plane in front")     \
+    ACTION(layout_choose, "View", "Layout: choose", ctrl | ImGuiKey_4, "Ctrl+4",                         \
+           "sweep, advisor and matrix in front")                                                         \
+    ACTION(reset_layout, "View", "Reset layout", ImGuiKey_None, "", "put all panels back in place")      \
+    ACTION(help, "Help", "Keys and terms", shift | ImGuiKey_Slash, "?", "this list")                     \
+    ACTION(guide, "Help", "Show the guide", ImGuiKey_F1, "F1", "the introduction of the first start")
+
+#define DS_NAME_ACTION(id, ...) id,
+enum class ActionId { DS_ACTIONS(DS_NAME_ACTION) };
+#undef DS_NAME_ACTION
 
 /// A command with its menu entry and shortcut.
 struct Action {
     ActionId id;
-    const char* menu;  ///< "Run", "View", ...; null = not in a menu
+    const char* menu;  ///< "Run", "View", ...
     const char* title;
     ImGuiKeyChord chord;  ///< ImGuiKey_None = no key
     const char* keys;     ///< the shortcut's name, "Ctrl+O"
     const char* what;     ///< one line for the help window
 };
-/// Returns the table of all actions of keys, menus and the command palette.
 std::span<const Action> actions();
-const Action& action(ActionId id);
-
-struct Snapshot;
 
 /// Counts the rounds of live runs that are in no file.
 class UnsavedRounds {
@@ -121,7 +130,6 @@ class App {
 
   private:
     // app.cpp
-    PanelContext context();
     void handle_keys();
     void set_flag(ActionId id);
     bool arrange(ImVec2 room);
@@ -146,12 +154,10 @@ class App {
     void draw_recent_files();
     void draw_notice();
     // popups.cpp
-    void draw_popups();
     void draw_help();
     void draw_palette();
     void draw_leaving();
     void draw_file_dialogs();
-    // keeping.cpp
     void apply_settings();
     void store_settings(bool at_once);
 

@@ -9,7 +9,7 @@
 #include "app/gui/models/activity.h"
 #include "app/gui/panels/widgets.h"
 #include "app/gui/shell/app.h"
-#include "app/gui/shell/layout.h"
+#include "base/format_count.h"
 #include "base/tier_text.h"
 #include "capture/queries.h"
 
@@ -43,33 +43,11 @@ float bar_height(const Style& style, float lines) {
     return lines * ImGui::GetTextLineHeightWithSpacing() + style.em * 0.55f;
 }
 
-const char* state_text(JobState state) {
-    switch (state) {
-        case JobState::idle:
-            return "idle";
-        case JobState::loading:
-            return "loading";
-        case JobState::running:
-            return "running";
-        case JobState::held:
-            return "paused";
-        case JobState::stopping:
-            return "stopping";
-    }
-    return "";
-}
+constexpr const char* state_texts[] = {"idle", "loading", "running", "paused", "stopping"};
 
 bool is_checked(ActionId id, const Settings& settings, const UiState& ui) {
-    switch (id) {
-        case ActionId::theme_dark:
-            return settings.theme == ThemeId::dark;
-        case ActionId::theme_light:
-            return settings.theme == ThemeId::light;
-        case ActionId::follow:
-            return ui.follow;
-        default:
-            return false;
-    }
+    const ActionId theme = settings.theme == ThemeId::dark ? ActionId::theme_dark : ActionId::theme_light;
+    return id == theme || (id == ActionId::follow && ui.follow);
 }
 
 void number(const Style& style, const char* before, const std::string& value, const char* after) {
@@ -374,10 +352,10 @@ void App::draw_status_line() {
         const RunRow* run = snapshot_->run(ui_.run_id);
         const std::size_t unsaved = unsaved_rounds();
         std::string right = snapshot_->source.empty() ? "live" : short_name(snapshot_->source);
-        if (unsaved > 0) right += fmt::format("  ·  {} round{} not saved", unsaved, unsaved == 1 ? "" : "s");
+        if (unsaved > 0) right += fmt::format("  ·  {} not saved", format_count(unsaved, "round"));
         if (run != nullptr)
             right += fmt::format("  ·  {}  ·  {}", tier_text(run->tier), losses_text(*snapshot_, run->id));
-        right += fmt::format("  ·  {}", state_text(status_.state));
+        right += fmt::format("  ·  {}", state_texts[static_cast<std::size_t>(status_.state)]);
         const float width = ImGui::CalcTextSize(right.c_str()).x;
         const TextColour colour(style_.colours.text_dim);
         draw_cut_text(status_.capability_line.empty() ? "detecting hardware..." : status_.capability_line,

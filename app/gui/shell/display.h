@@ -18,6 +18,9 @@ struct Image {
     std::vector<std::uint8_t> rgb;  ///< top row first, 3 bytes per pixel
 };
 
+/// Writes an 8-bit RGB PNG with one IDAT chunk. An existing file is replaced atomically.
+Status write_png(const std::string& path, const Image& image);
+
 class Display {
   public:
     virtual ~Display() = default;

@@ -1,7 +1,6 @@
 #include "app/gui/entry.h"
 
 #include <imgui.h>
-#include <implot.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +12,6 @@
 #include "app/gui/shell/display.h"
 #include "app/gui/shell/imgui_frame.h"
 #include "app/gui/shell/layout.h"
-#include "app/gui/shell/png.h"
 #include "app/gui/shell/settings.h"
 #include "app/gui/shell/state_dump.h"
 #include "base/clock.h"
@@ -29,27 +27,14 @@ constexpr TimeNs max_loading_ns = 120 * ns_per_s;
 constexpr double max_hidden_seconds = 0.1;   ///< maximum seconds between shown frames while input is queued
 constexpr double frame_interval_factor = 4;  ///< frame interval / frame time while streaming, at least
 
-/// Owns ImGui's and ImPlot's contexts. The layout is stored in `ini` ("" = nowhere).
-class Contexts {
-  public:
-    explicit Contexts(std::string ini) : ini_(std::move(ini)) {
-        ImGui::CreateContext();
-        ImPlot::CreateContext();
+/// The contexts of a window with panels.
+struct WindowContexts : ImGuiContexts {
+    explicit WindowContexts(std::string ini) : ImGuiContexts(std::move(ini)) {
         ImGuiIO& io = ImGui::GetIO();
-        io.IniFilename = ini_.empty() ? nullptr : ini_.c_str();
         io.ConfigFlags |= ImGuiConfigFlags_DockingEnable | ImGuiConfigFlags_NavEnableKeyboard;
         io.ConfigInputTextCursorBlink = false;
         io.ConfigWindowsMoveFromTitleBarOnly = true;
     }
-    Contexts(const Contexts&) = delete;
-    Contexts& operator=(const Contexts&) = delete;
-    ~Contexts() {
-        ImPlot::DestroyContext();
-        ImGui::DestroyContext();
-    }
-
-  private:
-    std::string ini_;
 };
 
 void compute_frame(App& app, Display& display) {
@@ -97,7 +82,7 @@ void wait_for_files(App& app, const GuiOptions& options) {
 
 /// The first frames request the files or the demo.
 Status take_screenshot(Controller& controller, const GuiOptions& options) {
-    const Contexts contexts("");
+    const WindowContexts contexts("");
     DS_ASSIGN(const std::unique_ptr<Display> display, make_offscreen_display(options.width, options.height));
     App app(controller, options);
     const auto draw = [&](int frames) {
@@ -153,7 +138,7 @@ class FramePace {
 
 Status window_loop(Controller& controller, GuiOptions options) {
     const std::string folder = config_folder();
-    const Contexts contexts(folder.empty() ? "" : folder + "/layout.ini");
+    const WindowContexts contexts(folder.empty() ? "" : folder + "/layout.ini");
     if (!folder.empty()) options.settings_file = folder + "/settings.json";
     DS_ASSIGN(const std::unique_ptr<Display> display,
               make_window_display(options.width, options.height, "Draftscope"));

@@ -1,7 +1,32 @@
 #pragma once
 
-/// Begin of frames and time of the next frame, which Dear ImGui leaves to the program.
+#include <imgui.h>
+#include <implot.h>
+
+#include <string>
+#include <utility>
+
+/// What Dear ImGui leaves to the program: its contexts, the begin of frames, and the time of the next frame.
 namespace draftscope {
+
+/// Owns ImGui's and ImPlot's contexts. The layout is stored in `ini` ("" = nowhere).
+class ImGuiContexts {
+  public:
+    explicit ImGuiContexts(std::string ini) : ini_(std::move(ini)) {
+        ImGui::CreateContext();
+        ImPlot::CreateContext();
+        ImGui::GetIO().IniFilename = ini_.empty() ? nullptr : ini_.c_str();
+    }
+    ImGuiContexts(const ImGuiContexts&) = delete;
+    ImGuiContexts& operator=(const ImGuiContexts&) = delete;
+    ~ImGuiContexts() {
+        ImPlot::DestroyContext();
+        ImGui::DestroyContext();
+    }
+
+  private:
+    std::string ini_;
+};
 
 /// Calls ImGui::NewFrame. Changes of modifier keys that follow another key's press are deferred to the next
 /// frame. Otherwise a slow display would read a fast Ctrl+S as S.

@@ -20,11 +20,31 @@ constexpr float min_width = 72, min_height = 36;  ///< minimum size for separate
 
 using Places = std::map<DockPlace, ImGuiID>;
 
+/// Sizes of a layout's places, as fractions of the width or height.
 struct Fractions {
-    float strip, left, right;  ///< fractions of the width or height
-    float upper;               ///< fraction of the centre column's height above the strip
+    std::string_view layout;
+    float strip, left, right;
+    float upper;  ///< of the centre column's height above the strip
     float upper_left, upper_right;
-    float timeline;  ///< fraction of the centre column's width
+    float timeline;  ///< of the centre column's width
+};
+constexpr Fractions layout_fractions[] = {
+    {"explain", 0.185f, 0.2f, 0.27f, 0.54f, 0.585f, 0.54f, 0.46f},
+    {"profile", 0.17f, 0.19f, 0.25f, 0.36f, 0.55f, 0.5f, 0.56f},
+    {"compare", 0.17f, 0.19f, 0.30f, 0.56f, 0.55f, 0.5f, 0.5f},
+    {"choose", 0.17f, 0.19f, 0.31f, 0.60f, 0.55f, 0.5f, 0.6f},
+};
+
+/// A panel that a layout moves from its place in the registry.
+struct Move {
+    std::string_view layout, panel;
+    DockPlace place;
+};
+constexpr Move moves[] = {
+    {"compare", "compare", DockPlace::centre},     {"compare", "plane", DockPlace::bottom_middle},
+    {"compare", "phases", DockPlace::bottom_left}, {"compare", "draft_tree", DockPlace::right_top},
+    {"choose", "advisor", DockPlace::right_top},   {"choose", "draft_tree", DockPlace::bottom_right},
+    {"choose", "matrix", DockPlace::bottom_left},
 };
 
 bool is_compact(ImVec2 size) {
@@ -68,50 +88,9 @@ Places split(ImGuiID root, const Fractions& f) {
     return places;
 }
 
-Fractions layout_fractions(std::string_view name) {
-    if (name == "profile")
-        return {.strip = 0.17f,
-                .left = 0.19f,
-                .right = 0.25f,
-                .upper = 0.36f,
-                .upper_left = 0.55f,
-                .upper_right = 0.5f,
-                .timeline = 0.56f};
-    if (name == "compare")
-        return {.strip = 0.17f,
-                .left = 0.19f,
-                .right = 0.30f,
-                .upper = 0.56f,
-                .upper_left = 0.55f,
-                .upper_right = 0.5f,
-                .timeline = 0.5f};
-    if (name == "choose")
-        return {.strip = 0.17f,
-                .left = 0.19f,
-                .right = 0.31f,
-                .upper = 0.60f,
-                .upper_left = 0.55f,
-                .upper_right = 0.5f,
-                .timeline = 0.6f};
-    return {.strip = 0.185f,
-            .left = 0.2f,
-            .right = 0.27f,
-            .upper = 0.54f,
-            .upper_left = 0.585f,
-            .upper_right = 0.54f,
-            .timeline = 0.46f};
-}
-
-/// Returns a panel's place: the layout's for a few panels, otherwise the registry's.
 DockPlace panel_place(const Panel& panel, std::string_view layout) {
-    const std::string_view id = panel.id;
-    if (layout == "compare" && id == "compare") return DockPlace::centre;
-    if (layout == "compare" && id == "plane") return DockPlace::bottom_middle;
-    if (layout == "compare" && id == "phases") return DockPlace::bottom_left;
-    if (layout == "compare" && id == "draft_tree") return DockPlace::right_top;
-    if (layout == "choose" && id == "advisor") return DockPlace::right_top;
-    if (layout == "choose" && id == "draft_tree") return DockPlace::bottom_right;
-    if (layout == "choose" && id == "matrix") return DockPlace::bottom_left;
+    for (const Move& move : moves)
+        if (move.layout == layout && move.panel == panel.id) return move.place;
     return panel.place;
 }
 
@@ -162,7 +141,7 @@ void scale_node(ImGuiDockNode* node, ImVec2 factor) {
 }  // namespace
 
 bool is_layout(std::string_view name) {
-    return std::find(layout_names.begin(), layout_names.end(), name) != layout_names.end();
+    return std::ranges::find(layout_names, name) != layout_names.end();
 }
 
 std::string window_name(const Panel& panel) {
@@ -175,7 +154,7 @@ void build_layout(ImGuiID dockspace, ImVec2 size, std::string_view name, UiState
     ImGui::DockBuilderSetNodeSize(dockspace, size);
     const bool compact = is_compact(size);
     const float em = ImGui::GetFontSize();
-    Fractions fractions = layout_fractions(name);
+    Fractions fractions = *std::ranges::find(layout_fractions, name, &Fractions::layout);
     fractions.strip = std::clamp(min_strip * em / size.y, fractions.strip, 0.3f);
     const Places places = compact ? split_compact(dockspace, std::min(compact_strip * em / size.y, 0.3f))
                                   : split(dockspace, fractions);

@@ -1,7 +1,6 @@
 // Draws panels into pictures. Each panel fills a picture-sized window.
 #include <fmt/format.h>
 #include <imgui.h>
-#include <implot.h>
 
 #include <algorithm>
 #include <array>
@@ -12,7 +11,7 @@
 #include "app/gui/models/selection.h"
 #include "app/gui/panels/panel.h"
 #include "app/gui/shell/display.h"
-#include "app/gui/shell/png.h"
+#include "app/gui/shell/imgui_frame.h"
 #include "app/gui/shell/theme.h"
 #include "base/did_you_mean.h"
 #include "base/tier_text.h"
@@ -38,32 +37,9 @@ constexpr std::array plots = {
     Plot{"sweep", "sweep", "Settings: front, and curves over their parameters", true},
 };
 
-const Plot* find_plot(const std::string& name) {
-    const auto found =
-        std::find_if(plots.begin(), plots.end(), [&](const Plot& plot) { return plot.name == name; });
-    return found == plots.end() ? nullptr : &*found;
-}
-
 const Panel& plot_panel(const Plot& plot) {
-    const auto all = panels();
-    return *std::find_if(all.begin(), all.end(),
-                         [&](const Panel& panel) { return std::string_view(panel.id) == plot.panel; });
+    return *std::ranges::find(panels(), std::string_view(plot.panel), &Panel::id);
 }
-
-class PlotContexts {
-  public:
-    PlotContexts() {
-        ImGui::CreateContext();
-        ImPlot::CreateContext();
-        ImGui::GetIO().IniFilename = nullptr;
-    }
-    ~PlotContexts() {
-        ImPlot::DestroyContext();
-        ImGui::DestroyContext();
-    }
-    PlotContexts(const PlotContexts&) = delete;
-    PlotContexts& operator=(const PlotContexts&) = delete;
-};
 
 Result<RowId> chosen_run(const Snapshot& snapshot, const PlotOptions& options) {
     if (snapshot.runs.empty()) return bad_input("the capture contains no runs; there is nothing to draw");
@@ -133,13 +109,13 @@ void draw_plot(const Plot& plot, const std::string& caption, PanelContext& conte
 Result<std::vector<const Plot*>> wanted_plots(const PlotOptions& options, bool has_runs) {
     std::vector<const Plot*> wanted;
     for (const std::string& name : options.plots) {
-        const Plot* plot = find_plot(name);
-        if (plot == nullptr) {
+        const auto plot = std::ranges::find(plots, name, &Plot::name);
+        if (plot == plots.end()) {
             const std::vector<std::string> names = plot_names();
             return bad_input("--plots {}: unknown plot; use {}{}", name, fmt::join(names, ", "),
                              did_you_mean(name, std::vector<std::string_view>(names.begin(), names.end())));
         }
-        wanted.push_back(plot);
+        wanted.push_back(&*plot);
     }
     if (wanted.empty())
         for (const Plot& plot : plots)
@@ -210,7 +186,7 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
     }
     DS_ASSIGN(const std::vector<std::string> files, target_files(wanted, options.out));
 
-    const PlotContexts contexts;
+    const ImGuiContexts contexts("");
     DS_ASSIGN(const std::unique_ptr<Display> display, make_offscreen_display(options.width, options.height));
     Style style;
     load_fonts(style, find_assets());

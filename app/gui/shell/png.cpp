@@ -1,11 +1,11 @@
-#include "app/gui/shell/png.h"
-
 #include <zlib.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+
+#include "app/gui/shell/display.h"
 
 namespace draftscope {
 namespace {

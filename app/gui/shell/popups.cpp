@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <functional>
+#include <sstream>
 #include <utility>
 
 #include "app/gui/panels/widgets.h"
@@ -15,11 +16,7 @@
 namespace draftscope {
 namespace {
 
-struct Meaning {
-    const char* term;
-    const char* what;
-};
-constexpr Meaning meanings[] = {
+constexpr std::pair<const char*, const char*> meanings[] = {
     {"round", "drafts a tree of tokens, verifies it in one target pass, commits the longest accepted path"},
     {"tau", "tokens committed per round, including the target's token"},
     {"rho_tau", "tau of a head / tau of the full head"},
@@ -42,13 +39,9 @@ bool contains_words(std::string text, const std::string& filter) {
         return s;
     };
     text = lower(text);
-    const std::string wanted = lower(filter);
-    std::size_t start = 0;
-    while (start < wanted.size()) {
-        const std::size_t end = std::min(wanted.find(' ', start), wanted.size());
-        if (end > start && text.find(wanted.substr(start, end - start)) == std::string::npos) return false;
-        start = end + 1;
-    }
+    std::istringstream words(lower(filter));
+    for (std::string word; words >> word;)
+        if (text.find(word) == std::string::npos) return false;
     return true;
 }
 
@@ -77,12 +70,10 @@ void App::draw_help() {
     ImGui::TextDisabled("In a text field, only function keys and keys with Ctrl are shortcuts.");
     ImGui::SeparatorText("Terms");
     if (ImGui::BeginTable("##meanings", 2, ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_RowBg)) {
-        for (const Meaning& meaning : meanings) {
-            ImGui::TableNextRow();
+        for (const auto& [term, meaning] : meanings) {
+            begin_row(term);
             ImGui::TableNextColumn();
-            ImGui::TextUnformatted(meaning.term);
-            ImGui::TableNextColumn();
-            ImGui::TextDisabled("%s", meaning.what);
+            ImGui::TextDisabled("%s", meaning);
         }
         ImGui::EndTable();
     }
@@ -153,13 +144,6 @@ void App::draw_palette() {
         entries[chosen].run();
     }
     ImGui::EndPopup();
-}
-
-void App::draw_popups() {
-    draw_help();
-    draw_palette();
-    draw_leaving();
-    draw_file_dialogs();
 }
 
 void App::draw_file_dialogs() {

@@ -1,7 +1,5 @@
 #include "app/gui/shell/settings.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>

@@ -25,11 +25,10 @@ ImFont* load_font(const std::string& path) {
 
 /// Merges system fonts for scripts that the shipped fonts lack.
 void merge_fallbacks(const std::vector<std::string>& fonts) {
-    for (const std::string& path : fonts) {
-        ImFontConfig config;
-        config.MergeMode = true;
+    ImFontConfig config;
+    config.MergeMode = true;
+    for (const std::string& path : fonts)
         ImGui::GetIO().Fonts->AddFontFromFileTTF(path.c_str(), 0.0f, &config);
-    }
 }
 
 void set_metrics(ImGuiStyle& s) {
@@ -66,67 +65,39 @@ void set_metrics(ImGuiStyle& s) {
     s.DisabledAlpha = 0.45f;
 }
 
-void set_widget_colours(ImVec4* c, const Palette& p) {
-    c[ImGuiCol_Text] = to_vec(p.text);
-    c[ImGuiCol_TextDisabled] = to_vec(p.text_dim);
-    c[ImGuiCol_FrameBg] = to_vec(p.raised);
-    c[ImGuiCol_FrameBgHovered] = to_vec(p.raised_hot);
-    c[ImGuiCol_FrameBgActive] = to_vec(p.raised_hot);
-    c[ImGuiCol_Button] = to_vec(p.raised);
-    c[ImGuiCol_ButtonHovered] = to_vec(p.raised_hot);
-    c[ImGuiCol_ButtonActive] = to_vec(p.accent_ground);
-    c[ImGuiCol_Header] = to_vec(p.accent_ground);
-    c[ImGuiCol_HeaderHovered] = to_vec(p.raised_hot);
-    c[ImGuiCol_HeaderActive] = to_vec(p.accent_ground);
-    c[ImGuiCol_CheckMark] = to_vec(p.accent);
-    c[ImGuiCol_CheckboxSelectedBg] = to_vec(p.raised);
-    c[ImGuiCol_SliderGrab] = to_vec(p.slider);
-    c[ImGuiCol_SliderGrabActive] = to_vec(p.slider);
-    c[ImGuiCol_ScrollbarBg] = to_vec(p.panel, 0.0f);
-    c[ImGuiCol_ScrollbarGrab] = to_vec(p.raised_hot);
-    c[ImGuiCol_ScrollbarGrabHovered] = to_vec(p.text_dim);
-    c[ImGuiCol_ScrollbarGrabActive] = to_vec(p.accent);
-    c[ImGuiCol_ResizeGrip] = to_vec(p.line);
-    c[ImGuiCol_ResizeGripHovered] = to_vec(p.accent);
-    c[ImGuiCol_ResizeGripActive] = to_vec(p.accent);
-    c[ImGuiCol_TextSelectedBg] = to_vec(p.accent_ground);
-    c[ImGuiCol_InputTextCursor] = to_vec(p.text);
-    c[ImGuiCol_TextLink] = to_vec(p.accent);
-    c[ImGuiCol_NavCursor] = to_vec(p.accent);
-    c[ImGuiCol_PlotLines] = to_vec(p.accent);
-    c[ImGuiCol_PlotHistogram] = to_vec(p.accent);
-}
-
-void set_window_colours(ImVec4* c, const Palette& p) {
-    c[ImGuiCol_WindowBg] = to_vec(p.panel);
-    c[ImGuiCol_ChildBg] = to_vec(p.panel, 0.0f);
-    c[ImGuiCol_PopupBg] = to_vec(p.panel);
-    c[ImGuiCol_Border] = to_vec(p.line);
-    c[ImGuiCol_BorderShadow] = ImVec4(0, 0, 0, 0);
-    c[ImGuiCol_MenuBarBg] = to_vec(p.ground);
-    c[ImGuiCol_TitleBg] = to_vec(p.ground);
-    c[ImGuiCol_TitleBgActive] = to_vec(p.ground);
-    c[ImGuiCol_TitleBgCollapsed] = to_vec(p.ground);
-    c[ImGuiCol_Separator] = to_vec(p.line);
-    c[ImGuiCol_SeparatorHovered] = to_vec(p.accent);
-    c[ImGuiCol_SeparatorActive] = to_vec(p.accent);
-    c[ImGuiCol_Tab] = to_vec(p.ground);
-    c[ImGuiCol_TabHovered] = to_vec(p.raised_hot);
-    c[ImGuiCol_TabSelected] = to_vec(p.panel);
-    c[ImGuiCol_TabSelectedOverline] = to_vec(p.accent);
-    c[ImGuiCol_TabDimmed] = to_vec(p.ground);
-    c[ImGuiCol_TabDimmedSelected] = to_vec(p.panel);
-    c[ImGuiCol_TabDimmedSelectedOverline] = to_vec(p.line);
-    c[ImGuiCol_DockingPreview] = to_vec(p.accent, 0.4f);
-    c[ImGuiCol_DockingEmptyBg] = to_vec(p.ground);
-    c[ImGuiCol_TableHeaderBg] = to_vec(p.raised);
-    c[ImGuiCol_TableBorderStrong] = to_vec(p.line);
-    c[ImGuiCol_TableBorderLight] = to_vec(p.line, 0.6f);
-    c[ImGuiCol_TableRowBg] = to_vec(p.panel, 0.0f);
-    c[ImGuiCol_TableRowBgAlt] = to_vec(p.raised, 0.35f);
-    c[ImGuiCol_ModalWindowDimBg] = to_vec(0x000000, 0.45f);
-    c[ImGuiCol_NavWindowingDimBg] = to_vec(0x000000, 0.3f);
-    c[ImGuiCol_NavWindowingHighlight] = to_vec(p.accent);
+/// Sets ImGui's colours: for each of ours, the elements in it.
+void set_colours(ImVec4* c, const Palette& p) {
+    const auto paint = [c](std::initializer_list<ImGuiCol> elements, std::uint32_t rgb, float alpha = 1.0f) {
+        for (const ImGuiCol element : elements) c[element] = to_vec(rgb, alpha);
+    };
+    paint({ImGuiCol_Text, ImGuiCol_InputTextCursor}, p.text);
+    paint({ImGuiCol_TextDisabled, ImGuiCol_ScrollbarGrabHovered}, p.text_dim);
+    paint({ImGuiCol_MenuBarBg, ImGuiCol_TitleBg, ImGuiCol_TitleBgActive, ImGuiCol_TitleBgCollapsed,
+           ImGuiCol_Tab, ImGuiCol_TabDimmed, ImGuiCol_DockingEmptyBg},
+          p.ground);
+    paint({ImGuiCol_WindowBg, ImGuiCol_PopupBg, ImGuiCol_TabSelected, ImGuiCol_TabDimmedSelected}, p.panel);
+    paint({ImGuiCol_ChildBg, ImGuiCol_ScrollbarBg, ImGuiCol_TableRowBg}, p.panel, 0.0f);
+    paint({ImGuiCol_FrameBg, ImGuiCol_Button, ImGuiCol_CheckboxSelectedBg, ImGuiCol_TableHeaderBg}, p.raised);
+    paint({ImGuiCol_TableRowBgAlt}, p.raised, 0.35f);
+    paint({ImGuiCol_FrameBgHovered, ImGuiCol_FrameBgActive, ImGuiCol_ButtonHovered, ImGuiCol_HeaderHovered,
+           ImGuiCol_ScrollbarGrab, ImGuiCol_TabHovered},
+          p.raised_hot);
+    paint({ImGuiCol_Border, ImGuiCol_Separator, ImGuiCol_ResizeGrip, ImGuiCol_TableBorderStrong,
+           ImGuiCol_TabDimmedSelectedOverline},
+          p.line);
+    paint({ImGuiCol_TableBorderLight}, p.line, 0.6f);
+    paint({ImGuiCol_ButtonActive, ImGuiCol_Header, ImGuiCol_HeaderActive, ImGuiCol_TextSelectedBg},
+          p.accent_ground);
+    paint({ImGuiCol_CheckMark, ImGuiCol_ScrollbarGrabActive, ImGuiCol_ResizeGripHovered,
+           ImGuiCol_ResizeGripActive, ImGuiCol_SeparatorHovered, ImGuiCol_SeparatorActive,
+           ImGuiCol_TabSelectedOverline, ImGuiCol_TextLink, ImGuiCol_NavCursor, ImGuiCol_PlotLines,
+           ImGuiCol_PlotHistogram, ImGuiCol_NavWindowingHighlight},
+          p.accent);
+    paint({ImGuiCol_DockingPreview}, p.accent, 0.4f);
+    paint({ImGuiCol_SliderGrab, ImGuiCol_SliderGrabActive}, p.slider);
+    paint({ImGuiCol_ModalWindowDimBg}, 0x000000, 0.45f);
+    paint({ImGuiCol_NavWindowingDimBg}, 0x000000, 0.3f);
+    paint({ImGuiCol_BorderShadow}, 0x000000, 0.0f);
 }
 
 void set_plot_style(const Palette& p, float scale) {
@@ -144,17 +115,14 @@ void set_plot_style(const Palette& p, float scale) {
     s.FitPadding = ImVec2(0.05f, 0.08f);
     s.Colors[ImPlotCol_FrameBg] = to_vec(p.panel, 0.0f);
     s.Colors[ImPlotCol_PlotBg] = to_vec(p.panel);
-    s.Colors[ImPlotCol_PlotBorder] = to_vec(p.line);
     s.Colors[ImPlotCol_LegendBg] = to_vec(p.panel, 0.9f);
-    s.Colors[ImPlotCol_LegendBorder] = to_vec(p.line);
-    s.Colors[ImPlotCol_LegendText] = to_vec(p.text);
-    s.Colors[ImPlotCol_TitleText] = to_vec(p.text);
-    s.Colors[ImPlotCol_InlayText] = to_vec(p.text);
-    s.Colors[ImPlotCol_AxisText] = to_vec(p.text_dim);
+    for (const ImPlotCol text : {ImPlotCol_LegendText, ImPlotCol_TitleText, ImPlotCol_InlayText})
+        s.Colors[text] = to_vec(p.text);
+    for (const ImPlotCol dim : {ImPlotCol_AxisText, ImPlotCol_Crosshairs}) s.Colors[dim] = to_vec(p.text_dim);
+    for (const ImPlotCol line : {ImPlotCol_PlotBorder, ImPlotCol_LegendBorder, ImPlotCol_AxisTick})
+        s.Colors[line] = to_vec(p.line);
     s.Colors[ImPlotCol_AxisGrid] = to_vec(p.line, 0.6f);
-    s.Colors[ImPlotCol_AxisTick] = to_vec(p.line);
     s.Colors[ImPlotCol_Selection] = to_vec(p.accent);
-    s.Colors[ImPlotCol_Crosshairs] = to_vec(p.text_dim);
 }
 
 void add_colormap(ThemeId theme) {
@@ -217,8 +185,7 @@ void apply_theme(Style& style, ThemeId theme, float scale) {
     style.colours = palette(theme);
     ImGuiStyle pristine;
     set_metrics(pristine);
-    set_widget_colours(pristine.Colors, style.colours);
-    set_window_colours(pristine.Colors, style.colours);
+    set_colours(pristine.Colors, style.colours);
     pristine.ScaleAllSizes(scale);
     pristine.FontSizeBase = body_size;
     pristine.FontScaleMain = scale;

@@ -1,7 +1,5 @@
 #include "app/jobs/bench/bench_job.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -20,7 +18,6 @@
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
 #include "engine/heads/head.h"
-#include "stats/head_costs.h"
 
 namespace draftscope {
 namespace {
@@ -40,6 +37,76 @@ std::string method_name(const BenchMethod& method) {
     return name;
 }
 
+Status check(const BenchConfig& config) {
+    DS_TRY(check_given_artefacts(config.run.artefacts));
+    if (config.run.prompts_file.empty()) return bad_input("--prompts: bench needs a prompt file");
+    if (config.repeat < 0) return bad_input("--repeat {}: must be at least 1", config.repeat);
+    if (config.block < 1) return bad_input("--block {}: must be at least 1", config.block);
+    return {};
+}
+
+/// Returns the settings of a method's runs.
+RunConfig make_run_config(const BenchConfig& config, const BenchMethod& method) {
+    RunConfig run = config.run;
+    run.drafter = method.drafter;
+    run.head = method.head;
+    run.tree = method.tree;
+    const auto head = parse_head_spec(method.head);  // resolve_run() reports an invalid spec
+    std::erase_if(run.artefacts,
+                  [&](const std::string& artefact) { return head.ok() && !uses_artefact(*head, artefact); });
+    run.calibration_rounds = 0;
+    run.baseline = 0;
+    run.shadow.clear();
+    run.save.clear();
+    run.resume = false;
+    run.tier = RunConfig().tier;
+    return run;
+}
+
+/// Returns the methods, each once: plain decoding, the heads and the others. Their files and trees are
+/// checked.
+Result<std::vector<BenchMethod>> list_methods(const BenchConfig& config) {
+    std::vector<BenchMethod> methods;
+    if (config.plain)
+        methods.push_back(
+            {std::string(plain_drafter), std::string(full_head_id), "", std::string(plain_drafter)});
+    std::vector<std::string> wanted;
+    for (const std::string& head : config.heads)
+        wanted.push_back(fmt::format("{} x {}", config.run.drafter, head));
+    wanted.insert(wanted.end(), config.methods.begin(), config.methods.end());
+    for (const std::string& text : wanted) {
+        DS_ASSIGN(BenchMethod method, parse_bench_method(text, config.run));
+        if (std::ranges::find(methods, method.name, &BenchMethod::name) == methods.end())
+            methods.push_back(std::move(method));
+    }
+    if (methods.size() < (config.plain ? 2u : 1u))
+        return bad_input("bench: nothing to compare; give --heads or --method");
+    std::vector<HeadSpec> heads;
+    for (BenchMethod& method : methods) {
+        DS_TRY(validate(make_run_config(config, method)));
+        DS_ASSIGN(const RunConfig resolved, resolve_defaults(make_run_config(config, method)));
+        if (drafter_traits(method.drafter).drafts) method.resolved_tree = resolved.tree;
+        DS_ASSIGN(HeadSpec head, parse_head_spec(method.head));
+        heads.push_back(std::move(head));
+    }
+    DS_TRY(check_artefacts_used(config.run.artefacts, heads));
+    return methods;
+}
+
+/// Adds a block's traffic to the mean over rounds; `part` is the block's share of them.
+void add_reads(const HeadTraffic& block, double part, HeadTraffic& mean) {
+    const auto move = [part](double& value, double to) { value += (to - value) * part; };
+    if (part == 1) mean.explained_ns = block.explained_ns;
+    if (mean.explained_ns && block.explained_ns)
+        move(*mean.explained_ns, *block.explained_ns);
+    else
+        mean.explained_ns.reset();
+    move(mean.streamed, block.streamed);
+    move(mean.gathered, block.gathered);
+    move(mean.flops, block.flops);
+    move(mean.head_ns, block.head_ns);
+}
+
 /// Runs the blocks in turns and collects the samples.
 class Bench {
   public:
@@ -48,10 +115,11 @@ class Bench {
 
     Result<BenchReport> run() {
         const TimeNs start = monotonic_ns();
-        DS_TRY(check());
+        DS_TRY(check(config_));
         report_.repeat = config_.repeat > 0 ? config_.repeat : config_.run.temperature > 0 ? 3 : 1;
         report_.first_seed = config_.run.seed;
-        DS_TRY(list_methods());
+        DS_ASSIGN(report_.methods, list_methods(config_));
+        prepare_samples();
         DS_TRY(list_prompts());
         DS_TRY(read_earlier());  // before the run has a file of its own
         DS_TRY(file_.prepare());
@@ -95,40 +163,8 @@ class Bench {
     }
 
   private:
-    Status check() const {
-        DS_TRY(check_given_artefacts(config_.run.artefacts));
-        if (config_.run.prompts_file.empty()) return bad_input("--prompts: bench needs a prompt file");
-        if (config_.repeat < 0) return bad_input("--repeat {}: must be at least 1", config_.repeat);
-        if (config_.block < 1) return bad_input("--block {}: must be at least 1", config_.block);
-        return {};
-    }
-
-    Status list_methods() {
-        const auto add = [&](BenchMethod method) {
-            for (const BenchMethod& known : report_.methods)
-                if (known.name == method.name) return;
-            report_.methods.push_back(std::move(method));
-        };
-        if (config_.plain)
-            add({std::string(plain_drafter), std::string(full_head_id), "", std::string(plain_drafter)});
-        std::vector<std::string> wanted = config_.methods;
-        for (auto head = config_.heads.rbegin(); head != config_.heads.rend(); ++head)
-            wanted.insert(wanted.begin(), fmt::format("{} x {}", config_.run.drafter, *head));
-        for (const std::string& text : wanted) {
-            DS_ASSIGN(BenchMethod method, parse_bench_method(text, config_.run));
-            add(std::move(method));
-        }
-        if (report_.methods.size() < (config_.plain ? 2u : 1u))
-            return bad_input("bench: nothing to compare; give --heads or --method");
-        std::vector<HeadSpec> heads;
-        for (BenchMethod& method : report_.methods) {
-            DS_TRY(validate(make_run_config(method)));
-            DS_ASSIGN(const RunConfig resolved, resolve_defaults(make_run_config(method)));
-            if (drafter_traits(method.drafter).drafts) method.resolved_tree = resolved.tree;
-            DS_ASSIGN(HeadSpec head, parse_head_spec(method.head));
-            heads.push_back(std::move(head));
-        }
-        DS_TRY(check_artefacts_used(config_.run.artefacts, heads));
+    /// Finds plain decoding, and the full head that each method is compared with.
+    void prepare_samples() {
         auto& samples = report_.samples;
         samples.methods.resize(report_.methods.size());
         for (std::size_t m = 0; m < report_.methods.size(); ++m) {
@@ -146,7 +182,6 @@ class Bench {
         report_.reads.assign(report_.methods.size(), {});
         timed_rounds_.assign(report_.methods.size(), 0);
         latency_.resize(report_.methods.size());
-        return {};
     }
 
     /// Creates one entry for every turn of every conversation, in the order of the file.
@@ -203,7 +238,7 @@ class Bench {
 
     /// Decodes a few tokens of the first conversation, for the caches.
     Status warm_up(int turn) {
-        RunConfig run = make_run_config(method_of(turn));
+        RunConfig run = make_run_config(config_, method_of(turn));
         run.max_new = std::min(run.max_new, 16);
         RunHooks hooks;
         hooks.frontend = "bench";
@@ -220,27 +255,9 @@ class Bench {
         return {error.kind, fmt::format("{}: {}", method.name, error.message)};
     }
 
-    RunConfig make_run_config(const BenchMethod& method) const {
-        RunConfig run = config_.run;
-        run.drafter = method.drafter;
-        run.head = method.head;
-        run.tree = method.tree;
-        const auto head = parse_head_spec(method.head);  // resolve_run() reports an invalid spec
-        std::erase_if(run.artefacts, [&](const std::string& artefact) {
-            return head.ok() && !uses_artefact(*head, artefact);
-        });
-        run.calibration_rounds = 0;
-        run.baseline = 0;
-        run.shadow.clear();
-        run.save.clear();
-        run.resume = false;
-        run.tier = RunConfig().tier;
-        return run;
-    }
-
     Status run_block(int repetition, int block, int turn) {
         const BenchMethod& method = method_of(turn);
-        RunConfig run = make_run_config(method);
+        RunConfig run = make_run_config(config_, method);
         run.seed += repetition;  // a repetition at temperature > 0 is another sample of texts
         RunHooks hooks;
         hooks.frontend = "bench";
@@ -284,27 +301,14 @@ class Bench {
         }
         for (const HeadStats& stats : head_stats(*snapshot, row.id))
             if (stats.mode == HeadMode::drive && stats.timed_rounds > 0 && !done->cancelled &&
-                !is_control(turn))
-                add_reads(turn, head_traffic(row, stats), static_cast<double>(stats.timed_rounds));
+                !is_control(turn)) {
+                const auto rounds = static_cast<double>(stats.timed_rounds);
+                const double part = rounds / (timed_rounds_[turn] += rounds);
+                add_reads(head_traffic(row, stats), part, report_.reads[turn]);
+            }
         if (!is_control(turn) && !done->cancelled) latency_[turn].add(*snapshot, row.id);
         record_finished(*done, repetition, turn);
         return {};
-    }
-
-    /// Adds a block's traffic to the mean over rounds.
-    void add_reads(std::size_t m, const HeadTraffic& block, double rounds) {
-        HeadTraffic& mean = report_.reads[m];
-        const double part = rounds / (timed_rounds_[m] += rounds);
-        const auto move = [part](double& value, double to) { value += (to - value) * part; };
-        if (part == 1) mean.explained_ns = block.explained_ns;
-        if (mean.explained_ns && block.explained_ns)
-            move(*mean.explained_ns, *block.explained_ns);
-        else
-            mean.explained_ns.reset();
-        move(mean.streamed, block.streamed);
-        move(mean.gathered, block.gathered);
-        move(mean.flops, block.flops);
-        move(mean.head_ns, block.head_ns);
     }
 
     /// Records which prompts a method has finished, and whether their tokens equal those of the first method.

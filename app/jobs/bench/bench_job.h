@@ -1,16 +1,14 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/commands.h"
+#include "app/jobs/commands/run_config.h"
 #include "base/job_hooks.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/control/debug_gate.h"
 #include "stats/bench_table.h"
-#include "stats/drift.h"
 #include "stats/head_costs.h"
 #include "stats/run_statistics.h"
 

@@ -3,18 +3,17 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <functional>
 #include <mutex>
 #include <thread>
 
 #include "app/jobs/kernels/kernels_job.h"
 #include "app/jobs/machine/capabilities.h"
-#include "app/jobs/replay/setting_replay.h"
+#include "app/jobs/replay/replay_job.h"
 #include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/resolve.h"
+#include "app/jobs/run/recorder.h"
 #include "app/jobs/run/run_job.h"
-#include "app/jobs/run/snapshot_records.h"
 #include "app/jobs/sweep/saved_sweep.h"
 #include "app/jobs/sweep/sweep_job.h"
 #include "base/log.h"
@@ -69,6 +68,41 @@ std::vector<RuleChoice> rule_choices() {
 
 constexpr std::chrono::milliseconds follow_interval{200};
 
+using Job = std::variant<CmdStart, CmdOpenFile, CmdMeasureKernels, CmdSweep, CmdReplaySetting>;
+
+/// What the window's thread, the job thread and the background share.
+struct Shared {
+    explicit Shared(std::function<void()> on_change)
+        : wake(std::move(on_change)), recorder([this] { wake(); }) {}
+
+    /// Changes the status under the lock.
+    template <typename Change>
+    void update(Change change) {
+        const std::lock_guard lock(mutex);
+        change(status);
+    }
+    void set_error(const std::string& message) {
+        log_error("{}", message);
+        update([&](JobStatus& now) { now.error = message; });
+    }
+    /// A job that the user stopped has no error.
+    void set_error(const Error& error) {
+        if (error.kind != ErrorKind::cancelled) set_error(error.message);
+    }
+    /// Returns true if another job waits or the user stopped this one. Call with the mutex held.
+    bool must_yield() const { return stop || !queue.empty() || status.state == JobState::stopping; }
+
+    std::function<void()> wake;  ///< tells the window that there is something new
+    Recorder recorder;
+    DebugGate gate;
+
+    mutable std::mutex mutex;  ///< of what follows
+    std::condition_variable changed;
+    std::deque<Job> queue;
+    JobStatus status;
+    bool stop = false;
+};
+
 /// A capture file that is being read: records are applied as they arrive and published periodically.
 class FileLoader final : public RecordSink {
   public:
@@ -96,6 +130,239 @@ class FileLoader final : public RecordSink {
         std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
 };
 
+void open_other(Shared& shared, const std::string& path) {
+    auto loaded = load_capture(path);
+    if (!loaded.ok()) return shared.set_error(loaded.error());
+    shared.update([&](JobStatus& status) {
+        std::erase_if(status.others, [&](const auto& other) { return other->source == path; });
+        status.others.push_back(std::move(*loaded));
+    });
+}
+
+void compare(Shared& shared, const CompareChoice& choice) {
+    const auto shown = shared.recorder.snapshot();
+    std::vector<std::shared_ptr<const Snapshot>> open = {shown};
+    shared.update(
+        [&](JobStatus& status) { open.insert(open.end(), status.others.begin(), status.others.end()); });
+    const auto of = [&](const CompareSide& side) {
+        for (const auto& snapshot : open)
+            if (snapshot->source == side.source) return snapshot;
+        return shown;
+    };
+    auto report =
+        std::make_shared<const CompareReport>(make_compare_report(choice, *of(choice.a), *of(choice.b)));
+    shared.update([&](JobStatus& status) {
+        status.comparison = std::move(report);
+        status.comparing = false;
+    });
+}
+
+void open_overlay(Shared& shared, const std::string& path) {
+    std::shared_ptr<const Snapshot> overlay;
+    if (!path.empty()) {
+        auto imported = import_timeline(path);
+        if (imported.ok())
+            overlay = std::move(*imported);
+        else
+            shared.set_error(imported.error());
+    }
+    shared.update([&](JobStatus& status) { status.overlay = std::move(overlay); });
+}
+
+void save_copy(Shared& shared, const Snapshot& snapshot, const std::string& path) {
+    if (const Status saved = save_snapshot(snapshot, path); !saved.ok())
+        return shared.set_error(saved.error());
+    log_info("saved {}", path);
+    shared.update([&](JobStatus& status) {
+        status.saved_file = path;
+        ++status.saved_files;
+    });
+}
+
+/// What the job thread alone uses.
+struct JobThread {
+    Shared& shared;
+    EngineHost host = {};
+    bool showing_file = false;
+};
+
+/// Returns hooks that report progress as the status, and stop with the gate.
+JobHooks job_hooks(Shared& shared, const std::string& what) {
+    JobHooks hooks;
+    hooks.on_progress = [&shared, what](double fraction, const std::string& doing) {
+        shared.update([&](JobStatus& status) {
+            status.activity = what + doing;
+            status.progress = fraction;
+        });
+        shared.wake();
+    };
+    hooks.cancelled = [&shared] { return shared.gate.cancelled(); };
+    return hooks;
+}
+
+/// Empties the capture if it is a file's, for what is recorded next.
+void leave_file(JobThread& jobs) {
+    if (!std::exchange(jobs.showing_file, false)) return;
+    jobs.shared.recorder.clear();
+    jobs.shared.update([](JobStatus& status) { status.opened_file.clear(); });
+}
+
+/// Forecasts the fastest setting of a run's drafter and prompt. The next job may begin at any time.
+void forecast(JobThread& jobs, RunConfig config) {
+    Shared& shared = jobs.shared;
+    {
+        const std::lock_guard lock(shared.mutex);
+        if (shared.gate.cancelled() || !shared.queue.empty()) return;
+        shared.status.state = JobState::idle;
+        shared.status.activity = "forecasting the fastest setting";
+    }
+    shared.wake();
+    config.tree = quick_tree;
+    config.head = "auto";
+    RunHooks hooks;
+    hooks.frontend = "gui";
+    hooks.only_choose = true;
+    hooks.use_kept_forecast = true;
+    const auto done = jobs.host.run(config, shared.recorder, shared.gate, hooks);
+    if (!done.ok() || done->forecasts.empty()) return;
+    const SweepSetting& best = done->forecasts.front();
+    shared.update([&](JobStatus& status) {
+        status.forecast =
+            best.speedup() < 1
+                ? "forecast: no setting is faster than plain decoding here"
+                : fmt::format("forecast: the fastest setting here ({}, {} head) gives about {:.1f}x",
+                              best.tree, best.head, best.speedup());
+    });
+}
+
+void perform(JobThread& jobs, const CmdStart& command) {
+    Shared& shared = jobs.shared;
+    leave_file(jobs);
+    shared.update([&](JobStatus& status) {
+        status.config = command.config;
+        status.forecast.clear();
+    });
+    RunHooks hooks;
+    hooks.frontend = "gui";
+    hooks.on_progress = job_hooks(shared, "").on_progress;
+    hooks.on_started = [&] {
+        shared.update([](JobStatus& status) {
+            if (status.state == JobState::loading) status.state = JobState::running;
+            status.activity.clear();
+            status.progress = -1;
+        });
+    };
+    const auto done = jobs.host.run(command.config, shared.recorder, shared.gate, hooks);
+    if (!done.ok()) {
+        const std::string mistakes =
+            done.error().kind == ErrorKind::bad_input ? to_text(find_mistakes(command.config)) : "";
+        shared.set_error(mistakes.empty() ? done.error().message : mistakes);
+    } else if (!done->storage_error.empty()) {
+        shared.set_error(done->storage_error);
+    } else if (command.forecast) {
+        forecast(jobs, command.config);
+    }
+}
+
+/// Shows the sweeps of a capture in place of those of the file before it.
+void show_sweeps(Shared& shared, const std::string& path) {
+    auto saved = load_sweeps(path);
+    if (!saved.ok()) shared.set_error(saved.error());
+    shared.update([&](JobStatus& status) {
+        std::erase_if(status.sweeps, [](const auto& sweep) { return !sweep->file.empty(); });
+        if (saved.ok()) status.sweeps.insert(status.sweeps.end(), saved->begin(), saved->end());
+    });
+}
+
+/// Opens another profiler's file, which is read completely and never grows.
+void show_trace(JobThread& jobs, const std::string& path) {
+    auto imported = import_timeline(path);
+    if (!imported.ok()) return jobs.shared.set_error(imported.error());
+    jobs.shared.recorder.show(std::move(*imported));
+    jobs.showing_file = true;
+    jobs.shared.update([&](JobStatus& status) { status.opened_file = path; });
+}
+
+/// Waits until the file must be read again. Returns false if following has ended. The window is not blocked.
+bool wait_for_growth(Shared& shared, const std::string& path) {
+    std::unique_lock lock(shared.mutex);
+    if (shared.must_yield()) return false;
+    if (shared.status.state != JobState::idle) {
+        shared.status.state = JobState::idle;
+        shared.status.activity = "following " + path;
+        shared.wake();
+    }
+    return !shared.changed.wait_for(lock, follow_interval, [&] { return shared.must_yield(); });
+}
+
+void perform(JobThread& jobs, const CmdOpenFile& command) {
+    Shared& shared = jobs.shared;
+    if (detect_timeline_format(command.path) != TimelineFormat::none) return show_trace(jobs, command.path);
+    auto file = CaptureFollower::open(command.path, default_preload_limit);
+    if (!file.ok()) return shared.set_error(file.error());
+    FileLoader shown(command.path, (*file)->stored());
+    bool announced = false;
+    const auto show = [&] {
+        shared.recorder.show(shown.snapshot());
+        if (std::exchange(announced, true)) return;
+        jobs.showing_file = true;
+        show_sweeps(shared, command.path);
+        shared.update([&](JobStatus& status) { status.opened_file = command.path; });
+    };
+    // Shows the rows read so far while the rest of a large file is read.
+    const auto go_on = [&] {
+        if (shown.publication_due()) show();
+        const std::lock_guard lock(shared.mutex);
+        return !shared.must_yield();
+    };
+    Status read = (*file)->poll(shown, go_on);
+    if (read.ok()) show();
+    while (read.ok() && (*file)->live() && wait_for_growth(shared, command.path)) {
+        read = (*file)->poll(shown, go_on);
+        if (shown.has_new_records()) show();
+    }
+    if (!read.ok()) shared.set_error(read.error());
+}
+
+void perform(JobThread& jobs, const CmdSweep& command) {
+    auto done = run_window_sweep(command.request, job_hooks(jobs.shared, sweeping_activity));
+    if (!done.ok()) return jobs.shared.set_error(done.error());
+    jobs.shared.update(
+        [&](JobStatus& status) { status.sweeps.insert(status.sweeps.begin(), std::move(*done)); });
+}
+
+void perform(JobThread& jobs, const CmdReplaySetting& command) {
+    leave_file(jobs);
+    const Status done = replay_setting(command.setting, jobs.host.ids(), jobs.shared.recorder,
+                                       job_hooks(jobs.shared, replaying_activity));
+    if (!done.ok()) jobs.shared.set_error(done.error());
+}
+
+void perform(JobThread& jobs, const CmdMeasureKernels& command) {
+    auto measured = measure_kernels(command.settings, job_hooks(jobs.shared, "measuring "));
+    if (!measured.ok()) return jobs.shared.set_error(measured.error());
+    jobs.shared.update([&](JobStatus& status) {
+        status.kernels = std::make_shared<const KernelReport>(std::move(*measured));
+    });
+}
+
+/// Sets what the window must know of the machine and of the installed files.
+void describe_choices(Shared& shared) {
+    const Machine machine = describe_capabilities();
+    auto heads = head_choices();
+    auto drafters = drafter_choices();
+    shared.update([&](JobStatus& status) {
+        status.capability_line = capability_line(machine);
+        status.capability_details = capability_details(machine);
+        status.heads = std::move(heads);
+        status.drafters = std::move(drafters);
+        status.rules = rule_choices();
+        status.profiles = list_assets("profiles", ".json");
+        status.default_model = find_demo_model();
+    });
+    shared.wake();
+}
+
 }  // namespace
 
 /// Implementation with one job thread that executes runs, opening and saving in order. Gate commands take
@@ -103,78 +370,85 @@ class FileLoader final : public RecordSink {
 class JobController final : public Controller {
   public:
     explicit JobController(std::function<void()> wake)
-        : wake_(std::move(wake)), recorder_([this] { wake_(); }), thread_([this] { work(); }) {}
+        : shared_(std::move(wake)), thread_([this] { work(); }) {}
 
     ~JobController() override {
         {
-            const std::lock_guard lock(mutex_);
-            stop_ = true;
-            queue_.clear();
+            const std::lock_guard lock(shared_.mutex);
+            shared_.stop = true;
+            shared_.queue.clear();
         }
-        gate_.cancel();
-        changed_.notify_all();
+        shared_.gate.cancel();
+        shared_.changed.notify_all();
         thread_.join();
     }
 
     void submit(const Commands& commands) override {
-        for (const Command& command : commands) std::visit([this](const auto& c) { take(c); }, command);
+        const auto take_one = [this](const auto& command) {
+            if constexpr (std::is_constructible_v<Job, decltype(command)>)
+                replace_job(command);
+            else
+                take(command);
+        };
+        for (const Command& command : commands) std::visit(take_one, command);
     }
-    std::shared_ptr<const Snapshot> snapshot() const override { return recorder_.snapshot(); }
+    std::shared_ptr<const Snapshot> snapshot() const override { return shared_.recorder.snapshot(); }
     JobStatus status() const override {
-        const std::lock_guard lock(mutex_);
-        JobStatus now = status_;
-        if (now.state == JobState::running && gate_.holding()) {
+        const std::lock_guard lock(shared_.mutex);
+        JobStatus now = shared_.status;
+        if (now.state == JobState::running && shared_.gate.holding()) {
             now.state = JobState::held;
-            now.hold_reason = gate_.reason();
-            now.hold_point = gate_.point();
+            now.hold_reason = shared_.gate.reason();
+            now.hold_point = shared_.gate.point();
         }
         return now;
     }
 
   private:
-    using Job = std::variant<CmdStart, CmdOpenFile, CmdMeasureKernels, CmdSweep, CmdReplaySetting>;
-
     // Cancels the current job and clears the queue: a new command replaces older ones. Call with the mutex
     // held.
     void cancel_all() {
-        queue_.clear();
+        shared_.queue.clear();
         after_start_.clear();
-        if (!busy_) {
-            status_.state = JobState::idle;
-            return;
-        }
-        status_.state = JobState::stopping;
-        gate_.cancel();
+        shared_.status.state = busy_ ? JobState::stopping : JobState::idle;
+        if (busy_) shared_.gate.cancel();
     }
     void replace_job(Job job) {
         {
-            const std::lock_guard lock(mutex_);
+            const std::lock_guard lock(shared_.mutex);
             cancel_all();
-            queue_.push_back(std::move(job));
-            if (!busy_) status_.state = JobState::loading;
+            shared_.queue.push_back(std::move(job));
+            if (!busy_) shared_.status.state = JobState::loading;
         }
-        changed_.notify_all();
+        shared_.changed.notify_all();
     }
     // A start resets the gate when the job begins, so later gate commands are stored and applied after the
     // reset.
     void post_to_gate(std::function<void(DebugGate&)> act) {
-        const std::lock_guard lock(mutex_);
-        if (queue_.empty())
-            act(gate_);
+        const std::lock_guard lock(shared_.mutex);
+        if (shared_.queue.empty())
+            act(shared_.gate);
         else
             after_start_.push_back(std::move(act));
     }
-    void take(const CmdStart& command) { replace_job(command); }
-    void take(const CmdOpenFile& command) { replace_job(command); }
-    void take(const CmdMeasureKernels& command) { replace_job(command); }
-    void take(const CmdSweep& command) { replace_job(command); }
-    void take(const CmdReplaySetting& command) { replace_job(command); }
-    void take(const CmdSaveCopy& command) { save_copy(command.path); }
-    void take(const CmdOpenOverlay& command) { open_overlay(command.path); }
-    void take(const CmdOpenOther& command) { open_other(command.path); }
-    void take(const CmdCompare& command) { compare(command.choice); }
+    void take(const CmdSaveCopy& command) {
+        shared_.update([](JobStatus& status) { status.error.clear(); });
+        run_in_background([this, path = command.path, snapshot = shared_.recorder.snapshot()] {
+            save_copy(shared_, *snapshot, path);
+        });
+    }
+    void take(const CmdOpenOverlay& command) {
+        run_in_background([this, path = command.path] { open_overlay(shared_, path); });
+    }
+    void take(const CmdOpenOther& command) {
+        run_in_background([this, path = command.path] { open_other(shared_, path); });
+    }
+    void take(const CmdCompare& command) {
+        shared_.update([](JobStatus& status) { status.comparing = true; });
+        run_in_background([this, choice = command.choice] { compare(shared_, choice); });
+    }
     void take(const CmdStop&) {
-        const std::lock_guard lock(mutex_);
+        const std::lock_guard lock(shared_.mutex);
         cancel_all();
     }
     void take(const CmdPause&) {
@@ -196,14 +470,8 @@ class JobController final : public Controller {
         post_to_gate([id = command.prompt_id](DebugGate& gate) { gate.watch(id); });
     }
     void take(const CmdBreakpoints& command) {
-        gate_.set_breakpoints({command.rejection_depth, command.out_of_vocabulary, command.slow_phase,
-                               command.end_of_text, command.text});
-    }
-
-    void set_error(const std::string& message) {
-        log_error("{}", message);
-        const std::lock_guard lock(mutex_);
-        status_.error = message;
+        shared_.gate.set_breakpoints({command.rejection_depth, command.out_of_vocabulary, command.slow_phase,
+                                      command.end_of_text, command.text});
     }
 
     /// Runs `work` on a separate thread after earlier requests, so that neither runs nor the window wait for
@@ -213,312 +481,40 @@ class JobController final : public Controller {
         background_ = std::jthread([this, work = std::move(work), before = std::move(background_)]() mutable {
             if (before.joinable()) before.join();
             work();
-            wake_();
-        });
-    }
-
-    void open_other(const std::string& path) {
-        run_in_background([this, path] {
-            auto loaded = load_capture(path);
-            if (!loaded.ok()) return set_error(loaded.error().message);
-            const std::lock_guard lock(mutex_);
-            std::erase_if(status_.others, [&](const auto& other) { return other->source == path; });
-            status_.others.push_back(std::move(*loaded));
-        });
-    }
-
-    void compare(const CompareChoice& choice) {
-        {
-            const std::lock_guard lock(mutex_);
-            status_.comparing = true;
-        }
-        run_in_background([this, choice] {
-            const auto shown = recorder_.snapshot();
-            std::vector<std::shared_ptr<const Snapshot>> open = {shown};
-            {
-                const std::lock_guard lock(mutex_);
-                open.insert(open.end(), status_.others.begin(), status_.others.end());
-            }
-            const auto of = [&](const CompareSide& side) {
-                for (const auto& snapshot : open)
-                    if (snapshot->source == side.source) return snapshot;
-                return shown;
-            };
-            auto report = std::make_shared<const CompareReport>(
-                make_compare_report(choice, *of(choice.a), *of(choice.b)));
-            const std::lock_guard lock(mutex_);
-            status_.comparison = std::move(report);
-            status_.comparing = false;
-        });
-    }
-
-    void open_overlay(const std::string& path) {
-        run_in_background([this, path] {
-            std::shared_ptr<const Snapshot> overlay;
-            if (!path.empty()) {
-                auto imported = import_timeline(path);
-                if (imported.ok())
-                    overlay = std::move(*imported);
-                else
-                    set_error(imported.error().message);
-            }
-            const std::lock_guard lock(mutex_);
-            status_.overlay = std::move(overlay);
-        });
-    }
-
-    void save_copy(const std::string& path) {
-        {
-            const std::lock_guard lock(mutex_);
-            status_.error.clear();
-        }
-        run_in_background([this, path, snapshot = recorder_.snapshot()] {
-            const Status saved = save_snapshot(*snapshot, path);
-            if (!saved.ok()) return set_error(saved.error().message);
-            log_info("saved {}", path);
-            const std::lock_guard lock(mutex_);
-            status_.saved_file = path;
-            ++status_.saved_files;
+            shared_.wake();
         });
     }
 
     void work() {
-        {
-            const Machine machine = describe_capabilities();
-            const std::string line = capability_line(machine);
-            auto heads = head_choices();
-            auto drafters = drafter_choices();
-            const std::lock_guard lock(mutex_);
-            status_.capability_line = line;
-            status_.capability_details = capability_details(machine);
-            status_.heads = std::move(heads);
-            status_.drafters = std::move(drafters);
-            status_.rules = rule_choices();
-            status_.profiles = shipped_profiles();
-            status_.default_model = find_demo_model();
-        }
-        wake_();
+        JobThread jobs{shared_};
+        describe_choices(shared_);
         while (true) {
-            std::unique_lock lock(mutex_);
-            changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
-            if (stop_) return;
-            const Job job = std::move(queue_.front());
-            queue_.pop_front();
+            std::unique_lock lock(shared_.mutex);
+            shared_.changed.wait(lock, [this] { return shared_.stop || !shared_.queue.empty(); });
+            if (shared_.stop) return;
+            const Job job = std::move(shared_.queue.front());
+            shared_.queue.pop_front();
             busy_ = true;
-            gate_.reset();
-            for (const auto& act : after_start_) act(gate_);
-            after_start_.clear();
-            status_.error.clear();
-            status_.state = JobState::loading;
+            shared_.gate.reset();
+            for (const auto& act : std::exchange(after_start_, {})) act(shared_.gate);
+            shared_.status.error.clear();
+            shared_.status.state = JobState::loading;
             lock.unlock();
-            std::visit([this](const auto& j) { perform(j); }, job);
+            std::visit([&](const auto& command) { perform(jobs, command); }, job);
             lock.lock();
             busy_ = false;
-            status_.state = queue_.empty() ? JobState::idle : JobState::loading;
-            status_.activity.clear();
-            status_.progress = -1;
+            shared_.status.state = shared_.queue.empty() ? JobState::idle : JobState::loading;
+            shared_.status.activity.clear();
+            shared_.status.progress = -1;
             lock.unlock();
-            wake_();
+            shared_.wake();
         }
     }
 
-    void perform(const CmdStart& command) {
-        if (showing_file_) {
-            recorder_.clear();
-            showing_file_ = false;
-        }
-        {
-            const std::lock_guard lock(mutex_);
-            if (stop_) return;
-            status_.config = command.config;
-            status_.forecast.clear();
-            status_.opened_file.clear();
-        }
-        RunHooks hooks;
-        hooks.frontend = "gui";
-        hooks.on_progress = [this](double fraction, const std::string& what) {
-            const std::lock_guard lock(mutex_);
-            status_.activity = what;
-            status_.progress = fraction;
-            wake_();
-        };
-        hooks.on_started = [this] {
-            const std::lock_guard lock(mutex_);
-            if (status_.state == JobState::loading) status_.state = JobState::running;
-            status_.activity.clear();
-            status_.progress = -1;
-        };
-        const auto done = host_.run(command.config, recorder_, gate_, hooks);
-        if (!done.ok()) {
-            const std::string mistakes =
-                done.error().kind == ErrorKind::bad_input ? to_text(find_mistakes(command.config)) : "";
-            set_error(mistakes.empty() ? done.error().message : mistakes);
-        } else if (!done->storage_error.empty()) {
-            set_error(done->storage_error);
-        } else if (command.forecast) {
-            forecast(command.config);
-        }
-    }
-
-    /// Forecasts the fastest setting of a run's drafter and prompt. The next job may begin at any time.
-    void forecast(RunConfig config) {
-        {
-            const std::lock_guard lock(mutex_);
-            if (gate_.cancelled() || !queue_.empty()) return;
-            status_.state = JobState::idle;
-            status_.activity = "forecasting the fastest setting";
-            wake_();
-        }
-        config.tree = quick_tree;
-        config.head = "auto";
-        RunHooks hooks;
-        hooks.frontend = "gui";
-        hooks.only_choose = true;
-        hooks.use_kept_forecast = true;
-        const auto done = host_.run(config, recorder_, gate_, hooks);
-        if (!done.ok() || done->forecasts.empty()) return;
-        const SweepSetting& best = done->forecasts.front();
-        const std::lock_guard lock(mutex_);
-        status_.forecast =
-            best.speedup() < 1
-                ? "forecast: no setting is faster than plain decoding here"
-                : fmt::format("forecast: the fastest setting here ({}, {} head) gives about {:.1f}x",
-                              best.tree, best.head, best.speedup());
-    }
-    void perform(const CmdOpenFile& command) {
-        if (detect_timeline_format(command.path) != TimelineFormat::none) {
-            show_trace(command.path);
-            return;
-        }
-        auto file = CaptureFollower::open(command.path, default_preload_limit);
-        if (!file.ok()) {
-            set_error(file.error().message);
-            return;
-        }
-        FileLoader shown(command.path, (*file)->stored());
-        bool announced = false;
-        const auto show = [&] {
-            recorder_.show(shown.snapshot());
-            if (announced) return;
-            showing_file_ = announced = true;
-            show_sweeps(command.path);
-            const std::lock_guard lock(mutex_);
-            status_.opened_file = command.path;
-        };
-        // Shows the rows read so far while the rest of a large file is read.
-        const auto go_on = [&] {
-            if (shown.publication_due()) show();
-            return !must_yield();
-        };
-        Status read = (*file)->poll(shown, go_on);
-        if (read.ok()) show();
-        while (read.ok() && (*file)->live() && wait_for_growth(command.path)) {
-            read = (*file)->poll(shown, go_on);
-            if (shown.has_new_records()) show();
-        }
-        if (!read.ok() && read.error().kind != ErrorKind::cancelled) set_error(read.error().message);
-    }
-
-    /// Shows the sweeps of a capture in place of those of the file before it.
-    void show_sweeps(const std::string& path) {
-        auto saved = load_sweeps(path);
-        if (!saved.ok()) set_error(saved.error().message);
-        const std::lock_guard lock(mutex_);
-        std::erase_if(status_.sweeps, [](const auto& sweep) { return !sweep->file.empty(); });
-        if (saved.ok()) status_.sweeps.insert(status_.sweeps.end(), saved->begin(), saved->end());
-    }
-
-    /// Returns hooks that report progress as the status, and stop with the gate.
-    JobHooks job_hooks(const std::string& what) {
-        JobHooks hooks;
-        hooks.on_progress = [this, what](double fraction, const std::string& doing) {
-            const std::lock_guard lock(mutex_);
-            status_.activity = what + doing;
-            status_.progress = fraction;
-            wake_();
-        };
-        hooks.cancelled = [this] { return gate_.cancelled(); };
-        return hooks;
-    }
-
-    void perform(const CmdSweep& command) {
-        auto done = run_window_sweep(command.request, job_hooks(sweeping_activity));
-        if (!done.ok()) {
-            if (done.error().kind != ErrorKind::cancelled) set_error(done.error().message);
-            return;
-        }
-        const std::lock_guard lock(mutex_);
-        status_.sweeps.insert(status_.sweeps.begin(), std::move(*done));
-    }
-
-    void perform(const CmdReplaySetting& command) {
-        if (showing_file_) {
-            recorder_.clear();
-            showing_file_ = false;
-            const std::lock_guard lock(mutex_);
-            status_.opened_file.clear();
-        }
-        const Status done =
-            replay_setting(command.setting, host_.ids(), recorder_, job_hooks(replaying_activity));
-        if (!done.ok() && done.error().kind != ErrorKind::cancelled) set_error(done.error().message);
-    }
-
-    /// Opens another profiler's file, which is read completely and never grows.
-    void show_trace(const std::string& path) {
-        auto imported = import_timeline(path);
-        if (!imported.ok()) {
-            set_error(imported.error().message);
-            return;
-        }
-        recorder_.show(std::move(*imported));
-        showing_file_ = true;
-        const std::lock_guard lock(mutex_);
-        status_.opened_file = path;
-    }
-
-    /// Returns true if another job waits or the user stopped this one.
-    bool must_yield() {
-        const std::lock_guard lock(mutex_);
-        return stop_ || !queue_.empty() || status_.state == JobState::stopping;
-    }
-    /// Waits until the file must be read again. Returns false if following has ended. The window is not
-    /// blocked.
-    bool wait_for_growth(const std::string& path) {
-        std::unique_lock lock(mutex_);
-        const auto over = [this] { return stop_ || !queue_.empty() || status_.state == JobState::stopping; };
-        if (over()) return false;
-        if (status_.state != JobState::idle) {
-            status_.state = JobState::idle;
-            status_.activity = "following " + path;
-            wake_();
-        }
-        return !changed_.wait_for(lock, follow_interval, over);
-    }
-
-    void perform(const CmdMeasureKernels& command) {
-        auto measured = measure_kernels(command.settings, job_hooks("measuring "));
-        if (!measured.ok()) {
-            if (measured.error().kind != ErrorKind::cancelled) set_error(measured.error().message);
-            return;
-        }
-        auto report = std::make_shared<const KernelReport>(std::move(*measured));
-        const std::lock_guard lock(mutex_);
-        status_.kernels = std::move(report);
-    }
-
-    std::function<void()> wake_;
-    Recorder recorder_;
-    DebugGate gate_;
-    EngineHost host_;
-    bool showing_file_ = false;  ///< job thread only
-
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    std::deque<Job> queue_;
+    Shared shared_;
+    // With the mutex of `shared_`:
     std::vector<std::function<void(DebugGate&)>> after_start_;
     bool busy_ = false;  ///< the job thread executes a job
-    JobStatus status_;
-    bool stop_ = false;
 
     std::mutex background_mutex_;
     std::jthread background_;

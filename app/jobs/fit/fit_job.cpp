@@ -8,7 +8,7 @@
 #include "app/jobs/fit/ranking_fit.h"
 #include "app/jobs/fit/torch.h"
 #include "app/jobs/resolve/resolve.h"
-#include "app/jobs/resolve/run_drafter.h"
+#include "app/jobs/resolve/run_weights.h"
 #include "base/clock.h"
 #include "base/cpus.h"
 #include "base/did_you_mean.h"

@@ -5,7 +5,7 @@
 #include "app/jobs/fit/fit_job.h"
 #include "engine/fit/ranking.h"
 #include "engine/fit/recording_texts.h"
-#include "engine/fit/text_split.h"
+#include "engine/fit/samples.h"
 
 /// Counts token rankings, evaluates them on held-out text and writes them.
 namespace draftscope {

@@ -1,11 +1,8 @@
 #include "app/jobs/kernels/kernels_job.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <memory>
 
 #include "base/numel.h"
 #include "base/rng.h"
@@ -31,6 +28,27 @@ std::vector<float> normal(std::size_t count, std::uint64_t seed) {
 }
 
 constexpr int cold_megabytes = 64;  ///< weights read by successive calls; the probe reads the same amount
+
+/// Returns so many matrices of random values that a call finds none of its weights in L1 or L2.
+std::vector<Matrix> make_copies(kernels::Backend& backend, Precision precision, int n, int k) {
+    constexpr std::size_t max_copies = 16;
+    std::vector<Matrix> all;
+    do {
+        const std::uint64_t seed = 100 + all.size();
+        all.push_back(Matrix::pack(backend, precision, n, k, [&](int row, float* out) {
+            Rng rng(seed, static_cast<std::uint64_t>(row));
+            for (int i = 0; i < k; ++i) out[i] = static_cast<float>(rng.normal());
+        }));
+    } while (static_cast<double>(all.back().bytes()) * static_cast<double>(all.size()) <
+                 1e6 * cold_megabytes &&
+             all.size() < max_copies);
+    return all;
+}
+
+/// Returns the copy that a call reads.
+const Matrix& pick(const std::vector<Matrix>& all, int call) {
+    return all[call % all.size()];
+}
 
 class KernelBench {
   public:
@@ -59,9 +77,6 @@ class KernelBench {
     }
 
   private:
-    /// Enough copies that a call finds none of its weights in L1 or L2.
-    static constexpr double cold_bytes = 1e6 * cold_megabytes;
-    static constexpr int max_copies = 16;
     static constexpr float norm_eps = 1e-5f;
 
     template <typename Call>
@@ -85,19 +100,6 @@ class KernelBench {
                             times[times.size() / 2], times.front(), bytes, scattered_probe});
     }
 
-    std::vector<Matrix> copies(Precision precision, int n, int k) {
-        std::vector<Matrix> all;
-        do {
-            const std::uint64_t seed = 100 + all.size();
-            all.push_back(Matrix::pack(backend_, precision, n, k, [&](int row, float* out) {
-                Rng rng(seed, static_cast<std::uint64_t>(row));
-                for (int i = 0; i < k; ++i) out[i] = static_cast<float>(rng.normal());
-            }));
-        } while (static_cast<double>(all.back().bytes()) * static_cast<double>(all.size()) < cold_bytes &&
-                 static_cast<int>(all.size()) < max_copies);
-        return all;
-    }
-
     void heads(Precision precision, int rows) {
         const int v = options_.vocab, d = options_.hidden;
         const std::string_view name = kernels::to_text(precision);
@@ -105,10 +107,7 @@ class KernelBench {
         const Rows<const float> in(x.data(), rows, d);
         std::vector<float> y(numel(rows, v));
         const Rows<float> out(y.data(), rows, v);
-        const auto pick = [](std::vector<Matrix>& all, int call) -> Matrix& {
-            return all[call % all.size()];
-        };
-        std::vector<Matrix> full = copies(precision, v, d);
+        std::vector<Matrix> full = make_copies(backend_, precision, v, d);
         measure("head", name, rows, static_cast<double>(full[0].bytes()),
                 [&](int call) { kernels::matmul(backend_.pool(), pick(full, call), in, out); });
         measure("head + best", name, rows, static_cast<double>(full[0].bytes()),
@@ -123,11 +122,8 @@ class KernelBench {
         const int v = options_.vocab, d = options_.hidden, rows = in.rows;
         const std::string_view name = kernels::to_text(precision);
         std::vector<float> middle(numel(rows, rank));
-        const auto pick = [](std::vector<Matrix>& all, int call) -> Matrix& {
-            return all[call % all.size()];
-        };
-        std::vector<Matrix> down = copies(precision, rank, d);
-        std::vector<Matrix> up = copies(precision, v, rank);
+        std::vector<Matrix> down = make_copies(backend_, precision, rank, d);
+        std::vector<Matrix> up = make_copies(backend_, precision, v, rank);
         const auto narrow = [&](int call) {
             kernels::matmul(backend_.pool(), pick(down, call), in, Rows<float>(middle.data(), rows, rank));
             return Rows<const float>(middle.data(), rows, rank);
@@ -158,7 +154,7 @@ class KernelBench {
         const std::vector<float> norm = normal(d, 3);
         std::vector<float> y(m * (2 * ffn)), sum(m * d);
         const auto timed = [&](const std::string& op, int n, int k, auto expect, auto call) {
-            const std::vector<Matrix> all = copies(precision, n, k);
+            const std::vector<Matrix> all = make_copies(backend_, precision, n, k);
             measure(op, name, rows, static_cast<double>(all[0].bytes()), [&](int number) {
                 const std::size_t at = number;
                 expect(all[(at + 1) % all.size()]);

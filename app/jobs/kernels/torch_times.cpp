@@ -1,7 +1,6 @@
-#include "app/jobs/kernels/torch_times.h"
-
 #include <algorithm>
 
+#include "app/jobs/kernels/kernels_job.h"
 #include "app/jobs/resolve/assets.h"
 #include "base/child_process.h"
 #include "base/fields.h"

@@ -1,11 +1,8 @@
 #include "app/jobs/machine/capabilities.h"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "base/log.h"
 #include "base/user_folders.h"
@@ -13,6 +10,13 @@
 
 namespace draftscope {
 namespace {
+
+namespace fs = std::filesystem;
+
+fs::path cache_file() {
+    const fs::path cache = cache_folder();
+    return cache.empty() ? fs::path() : cache / "bandwidth.json";
+}
 
 /// Returns the availability of --backend cuda. A build with the back end contains the CUDA runtime, so
 /// libraries on the system are irrelevant.
@@ -44,17 +48,6 @@ Machine describe_capabilities(bool probe_cupti) {
     machine.capabilities.insert(machine.capabilities.begin() + 1, cuda_backend());
     return machine;
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-fs::path cache_file() {
-    const fs::path cache = cache_folder();
-    return cache.empty() ? fs::path() : cache / "bandwidth.json";
-}
-
-}  // namespace
 
 void save_probe(const std::string& cpu_name, const ProbedBandwidth& measured) {
     const fs::path path = cache_file();

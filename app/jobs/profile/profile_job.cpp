@@ -19,7 +19,6 @@
 #include "engine/draft/tree_levels.h"
 #include "engine/formats/synthetic_model.h"
 #include "engine/heads/artefact.h"
-#include "engine/heads/registry.h"
 
 namespace draftscope {
 namespace {
@@ -211,9 +210,7 @@ class Profiler {
   private:
     Status load() {
         DS_ASSIGN(run_, resolve_profiled(config_, config_.drafters[drafter_], std::string(full_head_id)));
-        RunHooks hooks;
-        hooks.on_progress = hooks_.on_progress;
-        return models_.load(run_, hooks);
+        return models_.load(run_, hooks_);
     }
 
     /// Describes the profile, continues the file if it exists, and checks that it can be written.

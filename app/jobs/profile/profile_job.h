@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/commands.h"
+#include "app/jobs/commands/run_config.h"
 #include "base/job_hooks.h"
 #include "base/result.h"
 #include "engine/heads/registry.h"

@@ -216,8 +216,8 @@ Result<SessionTimes> time_session(const ProfileModels& models, const ProfileSess
     output.run_id = ++ids.run;
     output.run_start = monotonic_ns();
     PhaseRecorder phases;
-    DecodeSession decode(models.target, models.drafter, models.head, nullptr, models.backend, options, output,
-                         phases, gate);
+    DecodeSession decode(
+        {models.target, models.drafter, models.head, nullptr, models.backend, phases, gate, options, output});
     const int vocab = std::min(models.target.tokenizer()->size(), models.target.lm_head().n());
     RandomPrompts prompts(session, vocab, models.head == nullptr && drafts);
     DS_TRY(decode.run(prompts));

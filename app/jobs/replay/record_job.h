@@ -1,9 +1,8 @@
 #pragma once
 
-#include <functional>
 #include <string>
 
-#include "app/jobs/commands/commands.h"
+#include "app/jobs/commands/run_config.h"
 #include "base/job_hooks.h"
 #include "base/notes.h"
 #include "base/result.h"

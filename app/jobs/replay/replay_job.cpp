@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include "app/jobs/replay/replay_models.h"
-#include "app/jobs/resolve/artefacts.h"
 #include "base/clock.h"
-#include "capture/conversations.h"
 #include "engine/draft/drafter.h"
 #include "engine/heads/registry.h"
 

@@ -1,16 +1,15 @@
 #pragma once
 
-#include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/run_config.h"
+#include "app/jobs/commands/sweep_report.h"
 #include "app/jobs/resolve/artefacts.h"
 #include "base/job_hooks.h"
 #include "base/notes.h"
 #include "base/result.h"
+#include "capture/record.h"
 #include "engine/recording/recording.h"
 #include "engine/replay/replay.h"
 
@@ -61,5 +60,9 @@ Result<std::size_t> pool_recordings(const std::string& out, const std::vector<st
 
 /// Loads the recording, drafter and heads, and replays. Blocks.
 Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hooks);
+
+/// Replays a setting along one conversation and sends it to `sink` as a run: texts, rounds and trees. The run
+/// has acceptance `replayed` and no times. Blocks.
+Status replay_setting(const SettingReplay& wanted, RowIds& ids, RecordSink& sink, const JobHooks& hooks);
 
 }  // namespace draftscope

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "app/jobs/resolve/artefacts.h"
-#include "app/jobs/resolve/run_drafter.h"
+#include "app/jobs/resolve/run_weights.h"
 #include "base/cpus.h"
 #include "engine/draft/drafter.h"
 #include "engine/heads/registry.h"

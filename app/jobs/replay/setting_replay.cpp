@@ -1,10 +1,5 @@
-#include "app/jobs/replay/setting_replay.h"
-
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "app/jobs/replay/replay_models.h"
@@ -16,7 +11,8 @@
 #include "engine/draft/registry.h"
 #include "engine/formats/model_file.h"
 #include "engine/heads/registry.h"
-#include "engine/record/round_rows.h"
+#include "engine/record/capture_emitter.h"
+#include "engine/sequence/round_rows.h"
 #include "engine/verify/tree_path.h"
 
 namespace draftscope {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -35,14 +34,8 @@ std::string given_path(std::span<const std::string> given, std::string_view head
 
 /// Returns the shipped weights files of a drafter's heads, heads/DRAFTER/*.safetensors, sorted by name.
 std::vector<std::string> list_shipped(const std::string& drafter_id) {
-    std::vector<std::string> paths;
-    const std::string folder = drafter_id.empty() ? std::string() : find_asset("heads/" + drafter_id);
-    std::error_code error;
-    if (folder.empty()) return paths;
-    for (const auto& entry : fs::directory_iterator(folder, error))
-        if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
-    std::sort(paths.begin(), paths.end());
-    return paths;
+    return drafter_id.empty() ? std::vector<std::string>()
+                              : list_assets("heads/" + drafter_id, ".safetensors");
 }
 
 /// Returns the first shipped file whose parameters agree. Post-hoc files precede joint ones, which need

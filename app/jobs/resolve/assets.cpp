@@ -1,14 +1,11 @@
 #include "app/jobs/resolve/assets.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <vector>
 
 #include "app/jobs/resolve/artefacts.h"
 #include "base/user_folders.h"
@@ -26,37 +23,6 @@ fs::path executable_folder() {
     const fs::path self = fs::read_symlink("/proc/self/exe", error);
     return error ? fs::path() : self.parent_path();
 }
-
-}  // namespace
-
-std::string find_asset(const std::string& relative_path) {
-    std::vector<fs::path> search_folders;
-    if (const char* given = std::getenv("DRAFTSCOPE_ASSETS"); given != nullptr && *given != '\0')
-        search_folders.emplace_back(given);
-    const fs::path program_folder = executable_folder();
-    if (!program_folder.empty()) {
-        search_folders.push_back(program_folder / "assets");
-        search_folders.push_back(program_folder / ".." / "share" / "draftscope");
-    }
-    search_folders.emplace_back(DRAFTSCOPE_SOURCE_ASSETS);
-    for (const fs::path& folder : search_folders) {
-        std::error_code error;
-        if (!folder.empty() && fs::exists(folder / relative_path, error))
-            return (folder / relative_path).lexically_normal().string();
-    }
-    return {};
-}
-
-std::string find_demo_model() {
-    if (const char* given = std::getenv("DRAFTSCOPE_DEMO_MODEL"); given != nullptr && *given != '\0')
-        return given;
-    std::error_code error;
-    const fs::path cached = cache_folder() / "models" / demo_model_file;
-    if (fs::exists(cached, error)) return cached.string();
-    return find_asset(std::string("models/") + demo_model_file);
-}
-
-namespace {
 
 /// Returns whether `text` can be ORG/NAME rather than a path.
 bool is_hub_id(const std::string& text) {
@@ -83,7 +49,50 @@ fs::path find_snapshot(const fs::path& repository) {
     return ++at == end ? only : fs::path();
 }
 
+fs::path packed_folder() {
+    const fs::path cache = cache_folder();
+    return cache.empty() ? fs::path() : cache / "packed";
+}
+
 }  // namespace
+
+std::string find_asset(const std::string& relative_path) {
+    std::vector<fs::path> search_folders;
+    if (const char* given = std::getenv("DRAFTSCOPE_ASSETS"); given != nullptr && *given != '\0')
+        search_folders.emplace_back(given);
+    const fs::path program_folder = executable_folder();
+    if (!program_folder.empty()) {
+        search_folders.push_back(program_folder / "assets");
+        search_folders.push_back(program_folder / ".." / "share" / "draftscope");
+    }
+    search_folders.emplace_back(DRAFTSCOPE_SOURCE_ASSETS);
+    for (const fs::path& folder : search_folders) {
+        std::error_code error;
+        if (!folder.empty() && fs::exists(folder / relative_path, error))
+            return (folder / relative_path).lexically_normal().string();
+    }
+    return {};
+}
+
+std::vector<std::string> list_assets(const std::string& folder, const std::string& ending) {
+    std::vector<std::string> paths;
+    const std::string found = find_asset(folder);
+    std::error_code error;
+    if (found.empty()) return paths;
+    for (const auto& entry : fs::directory_iterator(found, error))
+        if (entry.path().extension() == ending) paths.push_back(entry.path().string());
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
+std::string find_demo_model() {
+    if (const char* given = std::getenv("DRAFTSCOPE_DEMO_MODEL"); given != nullptr && *given != '\0')
+        return given;
+    std::error_code error;
+    const fs::path cached = cache_folder() / "models" / demo_model_file;
+    if (fs::exists(cached, error)) return cached.string();
+    return find_asset(std::string("models/") + demo_model_file);
+}
 
 Result<std::string> find_checkpoint(const std::string& option, const std::string& given, Notes& notes) {
     std::string path = expand_home(given);
@@ -101,15 +110,6 @@ Result<std::string> find_checkpoint(const std::string& option, const std::string
              snapshot.string());
     return snapshot.string();
 }
-
-namespace {
-
-fs::path packed_folder() {
-    const fs::path cache = cache_folder();
-    return cache.empty() ? fs::path() : cache / "packed";
-}
-
-}  // namespace
 
 Result<WeightCacheOptions> weight_cache_options() {
     WeightCacheOptions options;

@@ -13,6 +13,8 @@ namespace draftscope {
 /// Returns the path of an asset; "" if not found. Searches DRAFTSCOPE_ASSETS, the executable's folder, the
 /// source tree and the user's cache folder.
 std::string find_asset(const std::string& relative_path);
+/// Returns the paths of the assets in a folder whose names end with `ending`, sorted.
+std::vector<std::string> list_assets(const std::string& folder, const std::string& ending);
 std::string find_demo_model();
 
 /// Returns the path of a checkpoint that `option` names. An id of the hub such as "Qwen/Qwen3-0.6B" becomes

@@ -1,4 +1,3 @@
-
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>

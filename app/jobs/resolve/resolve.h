@@ -1,12 +1,12 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "app/jobs/commands/commands.h"
-#include "app/jobs/resolve/shipped_acceptance.h"
+#include "app/jobs/commands/run_config.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/decode/session.h"
@@ -15,9 +15,24 @@
 #include "engine/verify/simulated_acceptance.h"
 #include "kernels/matrix.h"
 #include "profiler/cupti/tier.h"
-#include "stats/tree_choice.h"
+#include "stats/sweep_table.h"
 
 namespace draftscope {
+
+/// A tree with its measured acceptance by conversation.
+struct TreeAcceptance {
+    TreeShape tree;
+    std::vector<SweepUnit> units;
+};
+/// Acceptance of trees by head spec, of a drafter of the demo model. It is shipped: --tree quick forecasts
+/// from it instead of from pilot rounds.
+using ShippedAcceptance = std::map<std::string, std::vector<TreeAcceptance>>;
+
+/// Returns the table of one drafter in assets/demo_acceptance.json, which tools/make_acceptance_table.py
+/// makes; empty if none is shipped.
+Result<ShippedAcceptance> load_shipped_acceptance(const std::string& drafter);
+/// Reads the table of one drafter from `path`.
+Result<ShippedAcceptance> read_acceptance(const std::string& path, const std::string& drafter);
 
 /// A head that --head auto may choose, with its files.
 struct HeadCandidate {

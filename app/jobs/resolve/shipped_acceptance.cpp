@@ -1,13 +1,9 @@
-#include "app/jobs/resolve/shipped_acceptance.h"
-
-#include <fmt/format.h>
-
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "app/jobs/resolve/assets.h"
+#include "app/jobs/resolve/resolve.h"
 #include "engine/heads/registry.h"
-#include "engine/tree/draft_tree.h"
 
 namespace draftscope {
 

@@ -1,16 +1,15 @@
 #include "app/jobs/run/choose_tree.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "app/jobs/resolve/assets.h"
-#include "app/jobs/resolve/source_key.h"
+#include "app/jobs/resolve/run_weights.h"
 #include "app/jobs/run/conversation_feed.h"
 #include "base/clock.h"
+#include "base/fields.h"
 #include "base/function_ref.h"
 #include "base/log.h"
 #include "base/phase.h"
@@ -72,9 +71,7 @@ using LoadHead = FunctionRef<Result<PilotHead>(std::size_t)>;
 /// Decodes a few rounds of a run's first prompts with a long chain and with a large tree, times verifications
 /// of 1 to 24 rows, and forecasts every smaller tree. Has no lasting effect except grown caches.
 struct Pilot {
-    Target& target;
-    Drafter& drafter;
-    kernels::Backend& backend;
+    const ModelCache& models;
     DecodeOptions options;  ///< of the run; their tree is ignored
     const ChatTemplate& chat;
     DebugGate& gate;
@@ -127,7 +124,7 @@ class PilotSink final : public RecordSink {
 void choose_pilot_trees(Pilot& pilot, bool chains_only) {
     pilot.conversations.resize(std::min(pilot.conversations.size(), pilot_conversations));
     const auto deepest = [&](TreeShape shape) {
-        while (shape.depth > 0 && !check_tree(pilot.drafter, to_tree_spec(shape)).ok()) {
+        while (shape.depth > 0 && !check_tree(pilot.models.drafter(), to_tree_spec(shape)).ok()) {
             --shape.depth;
             shape.nodes = shape.topk == 1
                               ? shape.depth + 2
@@ -143,13 +140,13 @@ void choose_pilot_trees(Pilot& pilot, bool chains_only) {
 Result<std::vector<std::pair<int, double>>> time_verifications(const Pilot& pilot, int max_rows,
                                                                int repeats) {
     DS_ASSIGN(std::vector<TokenId> prompt,
-              ConversationFeed::first_turn(pilot.target, pilot.conversations.front(), pilot.chat));
-    const int room = pilot.target.config().context - max_rows;
+              ConversationFeed::first_turn(pilot.models.target(), pilot.conversations.front(), pilot.chat));
+    const int room = pilot.models.target().config().context - max_rows;
     prompt.resize(
         std::clamp(static_cast<int>(prompt.size()), 1, std::max(1, std::min(verify_context, room))));
-    KvCache cache = pilot.target.make_cache(static_cast<int>(prompt.size()) + max_rows);
+    KvCache cache = pilot.models.target().make_cache(static_cast<int>(prompt.size()) + max_rows);
     ForwardOutput out;
-    DS_TRY(pilot.target.prefill(cache, prompt, {}, out));
+    DS_TRY(pilot.models.target().prefill(cache, prompt, {}, out));
     std::vector<int> sizes;
     for (const int rows : verified_rows)
         if (rows <= max_rows && rows <= room) sizes.push_back(rows);
@@ -161,7 +158,7 @@ Result<std::vector<std::pair<int, double>>> time_verifications(const Pilot& pilo
         for (std::size_t s = 0; s < sizes.size(); ++s) {
             const SequenceTokens sequence{&cache, std::span(tokens).first(sizes[s]), {}, nullptr};
             const TimeNs start = monotonic_ns();
-            DS_TRY(pilot.target.forward({{&sequence, 1}, {}, {}, true}, out));
+            DS_TRY(pilot.models.target().forward({{&sequence, 1}, {}, {}, true}, out));
             took[s].push_back(static_cast<double>(monotonic_ns() - start));
         }
     }
@@ -193,14 +190,15 @@ Status decode(Pilot& pilot, const PilotHead& head, const TreeShape& tree, int to
     capture_output.run_start = monotonic_ns();
     PhaseRecorder phases;
     phases.set_enabled(true);
-    DecodeSession session(pilot.target, pilot.drafter, head.head, head.full, pilot.backend, options,
-                          capture_output, phases, pilot.gate);
+    DecodeSession session({pilot.models.target(), pilot.models.drafter(), head.head, head.full,
+                           pilot.models.backend(), phases, pilot.gate, options, capture_output});
     RunHooks quiet;
     quiet.on_progress = pilot.hooks.on_progress;
     std::vector<Conversation> first = pilot.conversations;
     first.resize(std::min(first.size(), count));
     ConversationFeed feed(
-        pilot.target, std::move(first), {.chat = pilot.chat, .first_turns = true, .suite = ""}, quiet,
+        pilot.models.target(), std::move(first), {.chat = pilot.chat, .first_turns = true, .suite = ""},
+        quiet,
         fmt::format("measuring to choose a tree{}{}: prompt", head.text.empty() ? "" : ", ", head.text));
     DS_TRY(session.run(feed));
     if (pilot.gate.cancelled()) {
@@ -228,7 +226,7 @@ void add(Pilot& pilot, std::vector<SweepSetting> forecasts, const std::string& h
 /// Forecasts chains from a chain's rounds, or grown trees from a tree's rounds, so that neither depth limits
 /// the other.
 Status measure(Pilot& pilot, const PilotHead& head, const TreeShape& shape) {
-    if (pilot.hooks.on_progress) pilot.hooks.on_progress(0, "measuring for --tree auto");
+    pilot.hooks.report(0, "measuring for --tree auto");
     PilotSink sink(shape.depth);
     DS_TRY(decode(pilot, head, shape, pilot_tokens, pilot_conversations,
                   std::max(pilot.tree.nodes, pilot.chain.nodes), verify_repeats, sink));
@@ -306,6 +304,9 @@ Status measure_all(Pilot& pilot, const ResolvedRun& run, const ModelCache& model
 
 constexpr std::size_t max_kept = 16;  // forecasts; our default
 
+/// What is kept of a forecast.
+constexpr auto kept_fields = DS_FIELDS(SweepSetting, head, tree, round_ms, plain_ms);
+
 /// The measured costs of --tree quick, so that each start on a machine chooses the same setting.
 fs::path forecasts_file() {
     return cache_folder() / "forecasts.json";
@@ -332,23 +333,21 @@ std::string forecast_key(const ResolvedRun& run, const ModelCache& models) {
 /// Returns the forecasts that were kept under `key`, fastest first; empty if there are none.
 std::vector<SweepSetting> load_forecasts(const std::string& key, const ShippedAcceptance& shipped) {
     std::vector<SweepSetting> found;
-    const json kept = read_kept();
-    try {
-        for (const json& one : kept.at(key)) {
-            SweepSetting& setting = found.emplace_back();
-            setting.head = one.at("head");
-            setting.tree = one.at("tree");
-            setting.round_ms = one.at("round_ms");
-            setting.plain_ms = one.at("plain_ms");
-            for (const TreeAcceptance& known : shipped.at(setting.head))
-                if (to_text(to_tree_spec(known.tree)) == setting.tree) {
-                    setting.shape = known.tree;
-                    setting.units = known.units;
-                }
-            if (setting.units.empty() || setting.round_ms <= 0 || setting.plain_ms <= 0) return {};
-        }
-    } catch (const std::exception&) {  // not kept, or damaged
-        return {};
+    const auto file = JsonFile::read_if_present(forecasts_file().string());
+    if (!file.ok() || !*file) return {};
+    const auto kept = (*file)->objects(key.c_str());
+    if (!kept.ok()) return {};
+    for (const JsonFile& one : *kept) {
+        SweepSetting& setting = found.emplace_back();
+        if (!read_fields(required(kept_fields), one, setting).ok()) return {};
+        const auto trees = shipped.find(setting.head);
+        if (trees == shipped.end()) return {};
+        for (const TreeAcceptance& known : trees->second)
+            if (to_text(to_tree_spec(known.tree)) == setting.tree) {
+                setting.shape = known.tree;
+                setting.units = known.units;
+            }
+        if (setting.units.empty() || setting.round_ms <= 0 || setting.plain_ms <= 0) return {};
     }
     return found;
 }
@@ -357,10 +356,7 @@ std::vector<SweepSetting> load_forecasts(const std::string& key, const ShippedAc
 void save_forecasts(const std::string& key, std::span<const SweepSetting> forecasts) {
     json kept = read_kept();
     if (kept.size() >= max_kept) kept.clear();
-    json& settings = kept[key] = json::array();
-    for (const SweepSetting& one : forecasts)
-        settings.push_back(
-            {{"head", one.head}, {"tree", one.tree}, {"round_ms", one.round_ms}, {"plain_ms", one.plain_ms}});
+    kept[key] = list_of(kept_fields)(forecasts);
     const fs::path path = forecasts_file();
     if (!path.is_absolute()) return;  // no home is known
     if (!replace_file(path, kept.dump(1, ' ', false, json::error_handler_t::replace)))
@@ -374,15 +370,9 @@ TreeSpec to_tree_spec(const TreeShape& shape) {
 }
 
 nlohmann::json to_json(std::span<const SweepSetting> forecasts) {
-    nlohmann::json list = nlohmann::json::array();
-    for (const SweepSetting& one : forecasts) {
-        list.push_back({{"head", one.head.empty() ? nlohmann::json() : nlohmann::json(one.head)},
-                        {"tree", one.tree},
-                        {"tau", one.total().tau().value_or(1)},
-                        {"round_ms", one.round_ms},
-                        {"speedup", one.speedup()}});
-    }
-    return list;
+    return list_of(
+        join(null_if_none(DS_FIELDS(SweepSetting, head)), DS_FIELDS(SweepSetting, tree, round_ms, speedup),
+             field("tau", [](const SweepSetting& one) { return one.total().tau().value_or(1); })))(forecasts);
 }
 
 Status choose_tree(RunPlan& plan, ModelCache& models, DebugGate& gate, const RunHooks& hooks,
@@ -391,14 +381,7 @@ Status choose_tree(RunPlan& plan, ModelCache& models, DebugGate& gate, const Run
     const DrafterInfo& info = *find_drafter(run.drafter_id);
     if (!info.drafts) return {};
     if (!models.drafter().uses_head()) run.head_candidates.clear();
-    Pilot pilot{models.target(),
-                models.drafter(),
-                models.backend(),
-                plan.decode_options(models.shadows()),
-                plan.chat,
-                gate,
-                hooks,
-                plan.conversations};
+    Pilot pilot{models, plan.decode_options(models.shadows()), plan.chat, gate, hooks, plan.conversations};
     choose_pilot_trees(pilot, info.chains_only);
     const auto use = [&](std::size_t h) -> Result<PilotHead> {
         run.head = run.head_candidates[h].spec;

@@ -1,6 +1,5 @@
 #include "app/jobs/run/conversation_feed.h"
 
-#include <algorithm>
 #include <tuple>
 #include <utility>
 

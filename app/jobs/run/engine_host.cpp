@@ -5,7 +5,6 @@
 
 #include "app/jobs/run/choose_tree.h"
 #include "app/jobs/run/conversation_feed.h"
-#include "app/jobs/run/gpu_row_sinks.h"
 #include "app/jobs/run/model_cache.h"
 #include "app/jobs/run/pool.h"
 #include "app/jobs/run/run_file.h"
@@ -15,7 +14,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "capture/run_setting.h"
-#include "engine/draft/registry.h"
 #include "kernels/backend.h"
 #include "storage/record_ids.h"
 
@@ -74,10 +72,10 @@ struct RunDecoder {
         : steps(out, first_step),
           telemetry(row, ids, steps),
           feed(models.target(), plan.conversations, plan.feed_settings(), hooks, activity),
-          session(models.target(), drafter, plan.baseline ? nullptr : models.head(),
-                  plan.baseline ? nullptr : models.full_head(), models.backend(),
-                  plan.decode_options(plan.baseline ? std::span<const ShadowHead>() : models.shadows()),
-                  output_of(row, models.vocabulary(), ids, telemetry.sink()), telemetry.phases(), gate) {
+          session({models.target(), drafter, plan.baseline ? nullptr : models.head(),
+                   plan.baseline ? nullptr : models.full_head(), models.backend(), telemetry.phases(), gate,
+                   plan.decode_options(plan.baseline ? std::span<const ShadowHead>() : models.shadows()),
+                   output_of(row, models.vocabulary(), ids, telemetry.sink())}) {
         telemetry.phases().set_enabled(hooks.phases);
     }
     /// Decodes the next conversations, at most `count`.
@@ -113,9 +111,8 @@ class Baseline : public RecordSink {
     void release(RowIds& next, RecordSink& out) {
         const RowIds base = next;
         for (Record& record : records) {
-            std::visit(
-                storage::IdWalk([&](RowId& id, RowId RowIds::*kind) { id += id == 0 ? 0 : base.*kind; }),
-                record);
+            storage::visit_ids(record,
+                               [&](RowId& id, RowId RowIds::*kind) { id += id == 0 ? 0 : base.*kind; });
             out.push(std::move(record));
         }
         for (RowId RowIds::*kind :
@@ -251,7 +248,7 @@ Status EngineHost::Impl::decode_baseline(Baseline& baseline, std::size_t count, 
         baseline.decoder.emplace(baseline.row, baseline.plan, models, *baseline.drafter, baseline.ids,
                                  baseline, 0, gate, baseline.hooks, "autoregressive baseline: prompt");
     }
-    if (baseline.hooks.on_progress) baseline.hooks.on_progress(-1, "autoregressive baseline");
+    baseline.hooks.report(-1, "autoregressive baseline");
     const Status decoded = baseline.decoder->decode(count);
     baseline.ok = decoded.ok();
     baseline.cancelled = context.gate.cancelled();

@@ -5,7 +5,7 @@
 
 #include "app/jobs/machine/capabilities.h"
 #include "app/jobs/resolve/assets.h"
-#include "app/jobs/resolve/run_drafter.h"
+#include "app/jobs/resolve/run_weights.h"
 #include "base/cpus.h"
 #include "base/log.h"
 #include "capture/head_traits.h"
@@ -103,18 +103,15 @@ Status ModelCache::load_exec(const ResolvedRun& run) {
     return {};
 }
 
-Status ModelCache::load_target(const ResolvedRun& run, const RunHooks& hooks) {
+Status ModelCache::load_target(const ResolvedRun& run, const JobHooks& hooks) {
     DS_TRY(load_exec(run));
     if (!backend().is_host()) DS_TRY(backend().use_cublaslt(run.library_rows));
     const TargetKey key{run.config.model, run.config.precision, run.config.backend, run.config.context};
     if (!target_.holds(key)) {
         drop_target();
-        const auto progress = [&](double fraction, const std::string& what) {
-            if (hooks.on_progress) hooks.on_progress(fraction, what);
-        };
         DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
-        DS_ASSIGN(auto loaded, Target::load(run.config.model, backend(), run.precision, progress, cache,
-                                            run.config.context));
+        DS_ASSIGN(auto loaded, Target::load(run.config.model, backend(), run.precision, hooks.on_progress,
+                                            cache, run.config.context));
         if (loaded->tokenizer() == nullptr)
             return bad_input("--model {}: has no tokenizer", run.config.model);
         target_ = {key, std::move(loaded)};
@@ -132,10 +129,10 @@ Status ModelCache::load_target(const ResolvedRun& run, const RunHooks& hooks) {
     return {};
 }
 
-Status ModelCache::load_drafter(const ResolvedRun& run, const RunHooks& hooks) {
+Status ModelCache::load_drafter(const ResolvedRun& run, const JobHooks& hooks) {
     const DrafterKey key{target_.key, run.drafter_id, run.drafter_path};
     if (drafter_.holds(key)) return {};
-    if (hooks.on_progress) hooks.on_progress(-1, "loading drafter " + run.drafter_id);
+    hooks.report(-1, "loading drafter " + run.drafter_id);
     head_.value.reset();
     full_head_.reset();
     drafter_.value.reset();
@@ -204,7 +201,7 @@ bool ModelCache::drop_broken_device() {
     return true;
 }
 
-Status ModelCache::load(const ResolvedRun& run, const RunHooks& hooks) {
+Status ModelCache::load(const ResolvedRun& run, const JobHooks& hooks) {
     if (drop_broken_device()) log_warning("the GPU failed in the previous run; it is reopened");
     const Status loaded = load_all(run, hooks);
     if (loaded.ok() || !drop_broken_device()) return loaded;
@@ -213,7 +210,7 @@ Status ModelCache::load(const ResolvedRun& run, const RunHooks& hooks) {
                              loaded.error().message)};
 }
 
-Status ModelCache::load_all(const ResolvedRun& run, const RunHooks& hooks) {
+Status ModelCache::load_all(const ResolvedRun& run, const JobHooks& hooks) {
     DS_TRY(load_target(run, hooks));
     DS_TRY(load_drafter(run, hooks));
     DS_TRY(check_tree(drafter(), run.tree));

@@ -7,7 +7,7 @@
 
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/resolve/vocabulary.h"
-#include "app/jobs/run/run_job.h"
+#include "base/job_hooks.h"
 #include "engine/draft/drafter.h"
 #include "engine/transformer/target.h"
 #include "profiler/machine/machine.h"
@@ -21,9 +21,9 @@ class ModelCache {
     ModelCache();
 
     /// Loads every part that `run` needs. Reopens a device that failed in an earlier run.
-    Status load(const ResolvedRun& run, const RunHooks& hooks);
+    Status load(const ResolvedRun& run, const JobHooks& hooks);
     /// Parts of load(), for a run whose drafter or head was chosen after it.
-    Status load_drafter(const ResolvedRun& run, const RunHooks& hooks);
+    Status load_drafter(const ResolvedRun& run, const JobHooks& hooks);
     Status load_heads(const ResolvedRun& run);
     /// Releases the models and the back end.
     void clear();
@@ -74,9 +74,9 @@ class ModelCache {
         bool operator==(const HeadKey&) const = default;
     };
 
-    Status load_all(const ResolvedRun& run, const RunHooks& hooks);
+    Status load_all(const ResolvedRun& run, const JobHooks& hooks);
     Status load_exec(const ResolvedRun& run);
-    Status load_target(const ResolvedRun& run, const RunHooks& hooks);
+    Status load_target(const ResolvedRun& run, const JobHooks& hooks);
     Status load_shadows(const ResolvedRun& run);
     void drop_target();
     bool drop_broken_device();

@@ -1,8 +1,5 @@
 #include "app/jobs/run/pool.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>

@@ -10,15 +10,12 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <nlohmann/json_fwd.hpp>
 #include <set>
-#include <string>
 #include <string_view>
-#include <vector>
+#include <tuple>
 
 #include "base/hash.h"
 #include "base/mapped_file.h"
-#include "base/result.h"
 #include "base/utf8.h"
 #include "engine/heads/artefact.h"
 #include "stats/bench_table.h"
@@ -219,8 +216,6 @@ std::string json_mistake(std::string_view text) {
     return "not valid JSON: a number is too large";
 }
 
-using nlohmann::json;
-
 constexpr std::string_view spaces = " \t\r\n\f";
 constexpr std::string_view example_line = R"({"prompt": "Name three rivers."})";
 
@@ -330,34 +325,23 @@ class PromptReader {
 /// Takes from the papers' tasks in turn, and within a task from its categories in turn.
 std::vector<Conversation> select_balanced(std::vector<Conversation> all, std::size_t limit) {
     std::map<std::string, int> in_category;
-    std::vector<int> turn;  // of each conversation, its place in its category
     std::vector<std::string> tasks;
-    std::vector<std::vector<std::size_t>> members;
+    std::vector<std::tuple<int, std::size_t, std::size_t>>
+        places;  // turn in its category, task, conversation
     for (std::size_t i = 0; i < all.size(); ++i) {
-        turn.push_back(in_category[all[i].category]++);
         const std::string task = task_of_category(all[i].category);
-        const auto found = std::find(tasks.begin(), tasks.end(), task);
-        const std::size_t t = found - tasks.begin();
-        if (found == tasks.end()) {
-            tasks.push_back(task);
-            members.emplace_back();
-        }
-        members[t].push_back(i);
+        const std::size_t t = std::ranges::find(tasks, task) - tasks.begin();
+        if (t == tasks.size()) tasks.push_back(task);
+        places.emplace_back(in_category[all[i].category]++, t, i);
     }
-    for (std::vector<std::size_t>& member : members)
-        std::ranges::stable_sort(member, {}, [&](std::size_t i) { return turn[i]; });
-    std::vector<std::size_t> chosen;
-    for (std::size_t pass = 0; chosen.size() < limit; ++pass) {
-        const std::size_t before = chosen.size();
-        for (const auto& member : members) {
-            if (pass < member.size() && chosen.size() < limit) chosen.push_back(member[pass]);
-        }
-        if (chosen.size() == before) break;
-    }
-    std::sort(chosen.begin(), chosen.end());
+    std::ranges::sort(places);
+    std::vector<int> in_task(tasks.size());
+    for (auto& [turn, task, conversation] : places) turn = in_task[task]++;
+    std::ranges::sort(places);
+    places.resize(std::min(places.size(), limit));
+    std::ranges::sort(places, {}, [](const auto& place) { return std::get<2>(place); });
     std::vector<Conversation> out;
-    out.reserve(chosen.size());
-    for (const std::size_t i : chosen) out.push_back(std::move(all[i]));
+    for (const auto& [turn, task, conversation] : places) out.push_back(std::move(all[conversation]));
     return out;
 }
 

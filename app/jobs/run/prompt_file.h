@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/commands.h"
+#include "app/jobs/commands/run_config.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/chat_template/chat_template.h"

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/result.h"
 #include "capture/capture.h"
 #include "capture/record.h"
 
@@ -88,5 +89,9 @@ class Recorder : public RecordSink {
     std::chrono::steady_clock::time_point last_publication_{};
     std::thread thread_;  ///< last member: starts after the others are constructed
 };
+
+/// Writes a snapshot to a capture file atomically: an existing file is replaced only when the new one is
+/// complete.
+Status save_snapshot(const Snapshot& snapshot, const std::string& path);
 
 }  // namespace draftscope

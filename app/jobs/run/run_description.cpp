@@ -1,11 +1,10 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <system_error>
 #include <vector>
 
+#include "app/jobs/commands/commands.h"
 #include "app/jobs/run/choose_tree.h"
 #include "app/jobs/run/run_plan.h"
 #include "base/clock.h"

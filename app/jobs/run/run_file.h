@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "app/jobs/commands/commands.h"
+#include "app/jobs/commands/run_config.h"
 #include "app/jobs/run/recorder.h"
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/run/run_plan.h"

@@ -1,14 +1,14 @@
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "app/jobs/commands/commands.h"
+#include "app/jobs/commands/run_config.h"
 #include "app/jobs/run/recorder.h"
+#include "base/job_hooks.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/control/debug_gate.h"
@@ -17,7 +17,7 @@
 #include "kernels/backend.h"
 #include "profiler/cupti/cupti_api.h"
 #include "profiler/cupti/tier.h"
-#include "stats/tree_choice.h"
+#include "stats/sweep_table.h"
 
 namespace draftscope {
 
@@ -53,12 +53,11 @@ struct RunReport {
 
 class EarlierRuns;
 
-/// Callbacks and options of the caller of a run.
-struct RunHooks {
+/// Callbacks and options of the caller of a run. The gate stops it, not `cancelled`.
+struct RunHooks : JobHooks {
     std::function<void(std::string_view piece)> on_text;
     /// Called before a prompt's text if the run has several prompts: "prompt 3, id q81, turn 2".
     std::function<void(const std::string& title)> on_title;
-    std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
     bool only_choose = false;  ///< under --tree auto or quick: return with the forecasts, without a run
     std::function<void()> on_started;  ///< everything is loaded; decoding begins
     std::string frontend = "cli";

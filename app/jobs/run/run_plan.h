@@ -11,7 +11,6 @@
 #include "app/jobs/run/prompt_file.h"
 #include "app/jobs/run/run_job.h"
 #include "base/result.h"
-#include "capture/record.h"
 #include "engine/decode/session.h"
 #include "profiler/cupti/tier.h"
 #include "storage/run_records.h"

@@ -1,8 +1,7 @@
-#include "app/jobs/run/snapshot_records.h"
-
 #include <filesystem>
 #include <system_error>
 
+#include "app/jobs/run/recorder.h"
 #include "storage/capture_file.h"
 
 namespace draftscope {
@@ -115,8 +114,7 @@ ClockAnchorRow find_anchor(const Snapshot& snapshot, RowId run_id, bool end) {
     return found;
 }
 
-}  // namespace
-
+/// Pushes the records that a snapshot consists of, run by run.
 void push_snapshot(const Snapshot& snapshot, RecordSink& sink) {
     const CoveredRows covered(snapshot);
     for (std::size_t r = 0; r < snapshot.runs.size(); ++r) {
@@ -135,6 +133,8 @@ void push_snapshot(const Snapshot& snapshot, RecordSink& sink) {
             sink.push(RunEnded{run.id, ended, snapshot.run_end_ns[r], find_anchor(snapshot, run.id, true)});
     }
 }
+
+}  // namespace
 
 Status save_snapshot(const Snapshot& snapshot, const std::string& path) {
     const std::string unfinished = path + ".saving";

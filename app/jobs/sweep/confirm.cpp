@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "app/jobs/bench/bench_job.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/sweep/sweep_job.h"

@@ -1,7 +1,3 @@
-#include "app/jobs/sweep/pool_sweep.h"
-
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -145,9 +141,7 @@ void pool_about(const std::vector<SweepShard>& shards, SweepReport& report) {
         report.categories.push_back(place < part.size() ? part[place] : std::string());
     }
     for (const SweepShard& shard : shards)
-        for (const std::string& note : shard.sweep->estimates)
-            if (std::ranges::find(report.estimates, note) == report.estimates.end())
-                report.estimates.push_back(note);
+        for (const std::string& note : shard.sweep->estimates) note_once(report.estimates, note);
 }
 
 /// Checks that a shard's times are those of the profile.

@@ -1,7 +1,5 @@
 #include "app/jobs/sweep/pricing.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "app/jobs/profile/profile_job.h"

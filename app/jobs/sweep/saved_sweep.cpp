@@ -1,8 +1,5 @@
 #include "app/jobs/sweep/saved_sweep.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -56,18 +53,24 @@ Result<std::vector<SweepUnit>> parse_units(const std::string& text) {
     return units;
 }
 
+/// Calls `copy(member of a row, member of a setting)` for what both have.
+template <typename Row, typename Setting, typename Copy>
+void for_each_common(Row& row, Setting& setting, Copy copy) {
+    copy(row.drafter, setting.drafter);
+    copy(row.head, setting.head);
+    copy(row.tree, setting.tree);
+    copy(row.batch, setting.batch);
+    copy(row.round_ms, setting.round_ms);
+    copy(row.plain_ms, setting.plain_ms);
+    copy(row.exact, setting.exact);
+    copy(row.extrapolated, setting.extrapolated);
+    copy(row.on_front, setting.figures.on_front);
+}
+
 SweptRow to_row(const SweepSetting& setting, const std::string& source) {
     SweptRow row;
     row.source = source;
-    row.drafter = setting.drafter;
-    row.head = setting.head;
-    row.tree = setting.tree;
-    row.batch = setting.batch;
-    row.round_ms = setting.round_ms;
-    row.plain_ms = setting.plain_ms;
-    row.exact = setting.exact;
-    row.extrapolated = setting.extrapolated;
-    row.on_front = setting.figures.on_front;
+    for_each_common(row, setting, [](auto& to, const auto& from) { to = from; });
     constexpr double none = std::numeric_limits<double>::quiet_NaN();
     for (const StoredFigure& one : stored_figures) {
         const Estimate& figure = setting.figures.*one.figure;
@@ -84,18 +87,13 @@ SweptRow to_row(const SweepSetting& setting, const std::string& source) {
 
 Result<SweepSetting> to_setting(const SweptRow& row, const std::string& path) {
     SweepSetting setting;
-    static_cast<SettingKey&>(setting) = {row.drafter, row.head, row.tree, row.batch};
+    for_each_common(row, setting, [](const auto& from, auto& to) { to = from; });
     const auto tree = parse_tree_spec(row.tree);
     auto units = parse_units(row.units);
     if (!tree.ok() || !units.ok())
         return bad_input("{}: {}", path, (tree.ok() ? units.error() : tree.error()).message);
     setting.shape = {tree->depth, tree->topk, tree->nodes};
     setting.units = std::move(*units);
-    setting.round_ms = row.round_ms;
-    setting.plain_ms = row.plain_ms;
-    setting.exact = row.exact;
-    setting.extrapolated = row.extrapolated;
-    setting.figures.on_front = row.on_front;
     for (const StoredFigure& one : stored_figures) {
         Estimate& figure = setting.figures.*one.figure;
         figure.value = row.*one.value;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "app/jobs/commands/sweep_report.h"
@@ -7,6 +8,11 @@
 
 /// Sweeps in captures: table `sweep` (storage/sweep_file.h), and what describes them in table `meta`.
 namespace draftscope {
+
+/// Adds a note that the list lacks.
+inline void note_once(std::vector<std::string>& list, const std::string& text) {
+    if (std::ranges::find(list, text) == list.end()) list.push_back(text);
+}
 
 /// Sets the costs that a sweep predicts with.
 void set_profile(MachineProfile profile, SweepReport& report);

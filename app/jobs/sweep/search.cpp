@@ -1,12 +1,10 @@
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <map>
 
 #include "app/jobs/profile/profile_job.h"
 #include "app/jobs/replay/replay_models.h"
 #include "app/jobs/resolve/artefacts.h"
-#include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/sweep/saved_sweep.h"
@@ -90,13 +88,9 @@ class Search {
                                  skipped = std::move(report_.skipped);
         DS_ASSIGN(report_, sweep_settings(config, inner_, loaded_));
         report_.passes += passes;
-        append(report_.estimates, estimates);
-        append(report_.skipped, skipped);
+        for (const std::string& one : estimates) note_once(report_.estimates, one);
+        for (const std::string& one : skipped) note_once(report_.skipped, one);
         return {};
-    }
-    static void append(std::vector<std::string>& list, const std::vector<std::string>& more) {
-        for (const std::string& one : more)
-            if (std::ranges::find(list, one) == list.end()) list.push_back(one);
     }
 
     /// Returns the given heads, or all that are usable with the drafter; one "" for a drafter without heads.
@@ -224,17 +218,6 @@ Result<std::shared_ptr<const SweepReport>> run_window_sweep(const SweepRequest& 
     DS_ASSIGN(SweepReport report, request.search ? run_search(config, hooks) : run_sweep(config, hooks));
     prepare_for_window(report);
     return std::make_shared<const SweepReport>(std::move(report));
-}
-
-std::vector<std::string> shipped_profiles() {
-    std::vector<std::string> files;
-    std::error_code error;
-    const std::string folder = find_asset("profiles");
-    if (folder.empty()) return files;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-        if (entry.path().extension() == ".json") files.push_back(entry.path().string());
-    std::ranges::sort(files);
-    return files;
 }
 
 }  // namespace draftscope

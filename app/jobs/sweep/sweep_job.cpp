@@ -1,24 +1,19 @@
 #include "app/jobs/sweep/sweep_job.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <set>
 
 #include "app/jobs/profile/profile_job.h"
-#include "app/jobs/replay/replay_models.h"
 #include "app/jobs/resolve/artefacts.h"
-#include "app/jobs/resolve/source_key.h"
+#include "app/jobs/resolve/run_weights.h"
 #include "app/jobs/run/pool.h"
 #include "app/jobs/sweep/pricing.h"
 #include "app/jobs/sweep/saved_sweep.h"
 #include "base/clock.h"
 #include "base/format_count.h"
 #include "capture/head_traits.h"
-#include "capture/run_setting.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/registry.h"
 #include "engine/heads/head_common.h"
@@ -86,10 +81,6 @@ void Sweep::report_progress() const {
     const std::size_t steps = heads * (config.trees.topks.size() + (config.trees.chain > 0 ? 1 : 0));
     hooks.report(static_cast<double>(heads_done) / static_cast<double>(std::max<std::size_t>(steps, 1)),
                  doing);
-}
-
-void note_once(std::vector<std::string>& list, const std::string& text) {
-    if (std::ranges::find(list, text) == list.end()) list.push_back(text);
 }
 
 Status check(const SweepConfig& config) {

@@ -70,7 +70,7 @@ TEST_F(ValidCapture, StoresThePhaseTable) {
     for (const PhaseRow& row : phase_rows)
         expected.push_back(fmt::format("{}|{}|{}|#{:06X}|{}", row.id, row.name,
                                        row.parent_id == 0 ? "" : std::to_string(row.parent_id), row.rgb,
-                                       row.sort));
+                                       row.id));
     EXPECT_EQ(query(db, "SELECT id, name, parent_id, colour, sort FROM phase ORDER BY id"), expected);
 }
 

@@ -90,7 +90,8 @@ TEST(DroppedTable, StaysInTheFileAndIsNoted) {
     unpack("unit/storage/data/v4.dscope.gz", path);
     const auto notes = [](const std::string& file) {
         std::vector<RowId> runs;
-        for (const NoteRow& note : require(load_capture(file))->notes)
+        const auto snapshot = require(load_capture(file));
+        for (const NoteRow& note : snapshot->notes)
             if (note.text.find("hardware counters") != std::string::npos) runs.push_back(note.run_id);
         return runs;
     };

@@ -1,7 +1,6 @@
-#include "app/gui/models/advisor.h"
-
 #include <gtest/gtest.h>
 
+#include "app/gui/models/sweep.h"
 #include "tests/gui/synthetic_sweep.h"
 
 namespace draftscope {

@@ -154,7 +154,6 @@ TEST(Coverage, MarksShadowHeadsAndFollowsThemRoundByRound) {
     EXPECT_DOUBLE_EQ(microspec.round.front(), coverage_window);
     EXPECT_DOUBLE_EQ(microspec.coverage.front(), 0);
     EXPECT_DOUBLE_EQ(microspec.coverage.back(), 1);
-    EXPECT_DOUBLE_EQ(microspec.mass.back(), 0.5);
     // Two distinct tokens were emitted: the best ranking covers them with two tokens.
     EXPECT_DOUBLE_EQ(model.best.points.front().coverage, 60.0 / 80);
     EXPECT_DOUBLE_EQ(model.best.points.back().coverage, 1);

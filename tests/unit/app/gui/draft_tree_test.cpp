@@ -183,7 +183,6 @@ TEST(DraftTree, ExplainsWhyTheDraftWasRejected) {
               "rejected at depth 2: the target chose \" a\" (p 0.41, rank 2); the drafter's top token was \" "
               "cat\" (p 0.70)");
     EXPECT_EQ(model.drafted, 4);
-    EXPECT_EQ(model.accepted, 1);
     EXPECT_EQ(model.max_depth, 2);
 }
 
@@ -196,7 +195,6 @@ TEST(DraftTree, ShowsTheTargetsTokenAfterTheAcceptedPath) {
     EXPECT_NEAR(target.target_probability.value_or(0), 0.41, 1e-6);
     EXPECT_EQ(target.target_rank, 1);
     const TreeNode& last = model.nodes[target.parent];
-    EXPECT_TRUE(last.last_accepted);
     ASSERT_EQ(last.top.size(), 2u);
     EXPECT_EQ(last.top[0].text, "\"\\n\"");
     // The accepted path is the topmost.
@@ -269,7 +267,7 @@ TEST(DraftTree, ToleratesNodesWithoutParents) {
     round.nodes.push_back(node(9, 77, 3, 1, 0.5));
     const DraftTreeModel model = make_model(round);
     EXPECT_EQ(model.nodes.size(), 7u);
-    EXPECT_EQ(model.edges.size(), 5u);
+    EXPECT_EQ(std::ranges::count_if(model.nodes, [](const TreeNode& node) { return node.parent >= 0; }), 5);
 }
 
 TEST(DraftTree, LabelsLeaveOutQuotesAndMarkSpaces) {

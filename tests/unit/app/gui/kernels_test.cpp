@@ -21,8 +21,8 @@ const KernelLine& line(const KernelTable& table, const std::string& op, const st
 
 TEST(KernelsModel, RelatesOpsToProbeHeadAndOneRow) {
     const KernelTable table = kernel_table(measured(), 40.0, 0, "");
-    EXPECT_EQ(table.row_counts, (std::vector<int>{1, 4}));
-    EXPECT_EQ(table.precisions, (std::vector<std::string>{"int8", "bf16", "f32"}));
+    EXPECT_EQ(table.row_counts, (std::vector<int>{0, 1, 4}));
+    EXPECT_EQ(table.precisions, (std::vector<std::string>{"", "int8", "bf16", "f32"}));
     ASSERT_EQ(table.lines.size(), 7u);
     const KernelLine& low_rank = line(table, "low-rank r=72", "int8", 4);
     EXPECT_DOUBLE_EQ(low_rank.ratio_to_head.value(), 0.2);  // relative to the head at the same M
@@ -39,7 +39,7 @@ TEST(KernelsModel, ChoosesRowsAndPrecision) {
     const KernelTable one = kernel_table(measured(), 40.0, 4, "int8");
     // Ops without M are always included.
     ASSERT_EQ(one.lines.size(), 3u);
-    EXPECT_EQ(one.row_counts.size(), 2u);
+    EXPECT_EQ(one.row_counts.size(), 3u);
     EXPECT_EQ(line(one, "gather 2048", "int8", 0).row.bytes, 2.6e6);
     EXPECT_DOUBLE_EQ(line(one, "head", "int8", 4).ratio_to_one.value(), 1.5);
     EXPECT_TRUE(kernel_table({}, 0, 0, "").lines.empty());

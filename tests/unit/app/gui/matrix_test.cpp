@@ -117,30 +117,23 @@ TEST(MatrixModel, ConversationsOfOneTaskHaveTheFiguresOfTheSweep) {
                 row.tau.value + 1, 1e-9);
 }
 
-TEST(MatrixTable, IsBuiltAgainOnlyForOtherContents) {
+TEST(MatrixTable, HasTheModelsLinesThenThePublishedOnes) {
     MatrixModel model;
     model.columns = {"mean of tasks"};
     model.rows = {{"a", "full", {{Estimate{3, Interval{2.5, 4}}, std::nullopt, std::nullopt, ""}}, "help"}};
     const std::vector<PublishedGroup> groups = published_groups();
-    MatrixTableCache cache;
-    const MatrixTable* table = &cache.table(model, nullptr, MatrixFigure::tau);
-    ASSERT_EQ(table->lines.size(), 1u);
-    EXPECT_EQ(table->lines[0].cells[0].text, "3.00");
-    EXPECT_EQ(table->lines[0].cells[0].help, "3.000 [2.500, 4.000]");
-    EXPECT_DOUBLE_EQ(table->max, 4);
-    cache.table(model, nullptr, MatrixFigure::tau);
-    EXPECT_EQ(cache.builds(), 1);
-    EXPECT_EQ(cache.table(model, nullptr, MatrixFigure::decoding).lines[0].cells[0].text, "-")
+    MatrixTable table = build_matrix_table(model, nullptr, MatrixFigure::tau);
+    ASSERT_EQ(table.lines.size(), 1u);
+    EXPECT_EQ(table.lines[0].cells[0].text, "3.00");
+    EXPECT_EQ(table.lines[0].cells[0].help, "3.000 [2.500, 4.000]");
+    EXPECT_DOUBLE_EQ(table.max, 4);
+    EXPECT_EQ(build_matrix_table(model, nullptr, MatrixFigure::decoding).lines[0].cells[0].text, "-")
         << "no speed-up";
-    table = &cache.table(model, &groups[0], MatrixFigure::tau);
-    EXPECT_EQ(table->columns, (std::vector<std::string>{"mean of tasks", "paper's mean"}));
-    EXPECT_EQ(table->lines[0].cells[1].text, "-") << "the paper's mean is not over these tasks";
-    EXPECT_EQ(table->lines.size(), 1 + groups[0].rows.size());
-    EXPECT_TRUE(table->lines.back().published);
-    EXPECT_EQ(cache.builds(), 3);
-    model.rows[0].cells[0].tau->value = 5;
-    model.version = 1;
-    EXPECT_EQ(cache.table(model, &groups[0], MatrixFigure::tau).lines[0].cells[0].text, "5.00");
+    table = build_matrix_table(model, &groups[0], MatrixFigure::tau);
+    EXPECT_EQ(table.columns, (std::vector<std::string>{"mean of tasks", "paper's mean"}));
+    EXPECT_EQ(table.lines[0].cells[1].text, "-") << "the paper's mean is not over these tasks";
+    EXPECT_EQ(table.lines.size(), 1 + groups[0].rows.size());
+    EXPECT_TRUE(table.lines.back().published);
 }
 
 TEST(MatrixModel, PublishedRowsKeepTheirTasks) {
@@ -174,10 +167,9 @@ TEST(MatrixTable, ShowsAllPublishedValues) {
     model.columns = {"mean of tasks", "Conv.", "MT", "Summ.", "QA", "Math", "RAG", "Code"};
     int slimspec = 0, taus = 0, printed = 0, derived = 0;
     for (const PublishedGroup& group : published_groups()) {
-        MatrixTableCache cache;
         for (const MatrixFigure figure :
              {MatrixFigure::tau, MatrixFigure::decoding, MatrixFigure::end_to_end}) {
-            const MatrixTable& table = cache.table(model, &group, figure);
+            const MatrixTable table = build_matrix_table(model, &group, figure);
             const bool end_to_end = group.rows[0]->with_prefill;
             EXPECT_EQ(table.note.empty(),
                       figure == MatrixFigure::tau || end_to_end == (figure == MatrixFigure::end_to_end))

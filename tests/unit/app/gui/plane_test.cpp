@@ -391,8 +391,8 @@ TEST(LabelPlacer, TakesTheFirstFreePlaceInsideTheFrame) {
     EXPECT_FALSE(places.place({{95, 0, 120, 10}}).has_value()) << "no label extends beyond the frame";
     const std::vector<LabelBox> taken = {{90, 45, 110, 55}, {42, 42, 58, 58}};
     EXPECT_FALSE(places.place(taken).has_value());
-    ASSERT_TRUE(places.place_always(taken).has_value()) << "the driving head's name is always placed";
-    EXPECT_EQ(places.place_always(taken)->left, 42);
+    ASSERT_TRUE(places.place(taken, true).has_value()) << "the driving head's name is always placed";
+    EXPECT_EQ(places.place(taken, true)->left, 42);
 }
 
 TEST(Published, PairsAreFromOnePaperAndFollowItsModel) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -246,19 +247,19 @@ TEST(Text, PiecesJoinToTheOutputAndKnowTheirRound) {
     const TextModel model = build_text(*snapshot, 1);
     std::string text;
     for (const TextPiece& piece : model.pieces)
-        if (piece.kind != PieceKind::prompt) text += piece.text;
+        if (!piece.is_prompt()) text += piece.text;
     EXPECT_TRUE(text.starts_with("Sunlight looks white"));
     EXPECT_TRUE(text.ends_with("空は青い 🌍!")) << "characters split over tokens are joined: " << text;
-    EXPECT_EQ(model.pieces[0].kind, PieceKind::prompt);
-    EXPECT_EQ(model.pieces[1].kind, PieceKind::prefill);
+    EXPECT_TRUE(model.pieces[0].is_prompt());
+    EXPECT_EQ(model.pieces[1].source, TokenSource::prefill);
     EXPECT_FALSE(model.pieces[1].round_index.has_value());
     for (std::size_t i = 2; i < model.pieces.size(); ++i) {
         ASSERT_TRUE(model.pieces[i].round_index.has_value());
         EXPECT_EQ(model.pieces[i].position, static_cast<int>(i) - 1);
     }
     EXPECT_EQ(model.pieces.back().round_index, snapshot->rounds.size() - 1);
-    EXPECT_GT(model.drafted, 0);
-    EXPECT_GT(model.bonus, 0);
+    for (const TokenSource source : {TokenSource::draft, TokenSource::bonus})
+        EXPECT_NE(std::ranges::find(model.pieces, source, &TextPiece::source), model.pieces.end());
 }
 
 TEST(Text, ExplainsAnEmptyText) {
@@ -292,7 +293,7 @@ TEST(TextJoin, SplitCharacterBelongsToAllItsTokens) {
     EXPECT_EQ(pieces[3].shared_pieces, 0u);
     EXPECT_EQ(pieces[3].bytes, "");
     TextPiece part = pieces[1];
-    part.kind = PieceKind::draft;
+    part.source = TokenSource::draft;
     part.token_id = 7;
     EXPECT_NE(describe_piece(part).find("bytes <8C>: part of a character"), std::string::npos);
 }

@@ -82,9 +82,8 @@ TEST(Stepping, RoundsAndPhasesShowTheRoundSoFar) {
     ASSERT_EQ(bars.bars.size(), 1u);
     EXPECT_GT(bars.bars[0].part_ns[static_cast<std::size_t>(Phase::head)], 0);
     EXPECT_EQ(bars.bars[0].part_ns[static_cast<std::size_t>(Phase::verify)], 0);
-    TimelineIndex flight;
-    flight.update(*snapshot.in_flight, 1);
-    EXPECT_FALSE(flight.empty());
+    auto flight = run_lanes(*snapshot.in_flight, 1);
+    EXPECT_FALSE(flight->empty());
     EXPECT_EQ(cell_in_flight(rounds, held.capture.snapshot(1), UiState()), std::nullopt);
 }
 

@@ -179,9 +179,9 @@ RC_GTEST_PROP(TimelineRow, CopiesStayUnchangedWhileTheRowGrowsAndShrinks, ()) {
     RC_ASSERT(sums == expected);
 }
 
-std::vector<std::string> lane_texts(const TimelineIndex& index) {
+std::vector<std::string> lane_texts(const std::shared_ptr<const RunLanes>& index) {
     std::vector<std::string> out;
-    for (const TimelineLane& lane : index.lanes())
+    for (const TimelineLane& lane : index->lanes)
         for (std::size_t depth = 0; depth < lane.rows.size(); ++depth) {
             std::string text = fmt::format("{}{}:", lane.name, depth);
             const TimelineRow& row = lane.rows[depth];
@@ -192,26 +192,25 @@ std::vector<std::string> lane_texts(const TimelineIndex& index) {
     return out;
 }
 
-TEST(TimelineIndex, NestsByIntervalInAnyArrivalOrder) {
+TEST(RunLanes, NestsByIntervalInAnyArrivalOrder) {
     CaptureBuilder built;
     // Inner scopes end first, so a child is recorded before its parent.
     built.step(5, 100, {span(6, 12, 15), span(5, 10, 20), span(10, 30, 90), span(3, 11, 40, 1)}, {});
-    TimelineIndex index;
-    index.update(built.snapshot(), 1);
+    auto index = run_lanes(built.snapshot(), 1);
     EXPECT_THAT(lane_texts(index),
                 ::testing::ElementsAre("steps0: 5-100", "levels0: 10-20", "main thread0: 10-20 30-90",
                                        "main thread1: 12-15", "side thread0: 11-40"));
-    EXPECT_EQ(index.begin(), 5);
-    EXPECT_EQ(index.end(), 100);
+    EXPECT_EQ(index->begin, 5);
+    EXPECT_EQ(index->end, 100);
 }
 
-TEST(TimelineIndex, IncrementalBuildEqualsFullBuildWithLateSpans) {
+TEST(RunLanes, IncrementalBuildEqualsFullBuildWithLateSpans) {
     CaptureBuilder built;
-    TimelineIndex grown;
+    std::shared_ptr<const RunLanes> grown;
     for (int i = 0; i < 20; ++i) {
         const TimeNs t = i * 100;
         built.step(t, t + 100, {span(2, t + 10, t + 30), span(10, t + 40, t + 90)}, {});
-        grown.update(built.snapshot(), 1);
+        grown = run_lanes(built.snapshot(), 1);
     }
     SpansRecorded late;
     for (const TimeNs start : {0, 500, 1400}) {
@@ -219,9 +218,8 @@ TEST(TimelineIndex, IncrementalBuildEqualsFullBuildWithLateSpans) {
         late.spans.back().run_id = 1;
     }
     built.add(late);
-    grown.update(built.snapshot(), 1);
-    TimelineIndex whole;
-    whole.update(built.snapshot(), 1);
+    grown = run_lanes(built.snapshot(), 1);
+    auto whole = run_lanes(built.snapshot(), 1);
     EXPECT_EQ(lane_texts(grown), lane_texts(whole));
 }
 
@@ -239,10 +237,10 @@ std::vector<Interval> wild_intervals() {
         rc::gen::inRange<TimeNs>(0, 3000), rc::gen::inRange<TimeNs>(-40, 400), rc::gen::inRange(1, 11)));
 }
 
-RC_GTEST_PROP(TimelineIndex, ContainsEverySpanOnceAtEveryZoom, ()) {
+RC_GTEST_PROP(RunLanes, ContainsEverySpanOnceAtEveryZoom, ()) {
     const std::vector<Interval> all = wild_intervals();
     CaptureBuilder built;
-    TimelineIndex index;
+    auto index = std::make_shared<const RunLanes>();
     PhaseSums expected{};
     for (std::size_t i = 0; i < all.size();) {  // with their step, late, or all at once
         SpansRecorded some;
@@ -252,11 +250,11 @@ RC_GTEST_PROP(TimelineIndex, ContainsEverySpanOnceAtEveryZoom, ()) {
             expected[all[i].phase] += std::max<TimeNs>(all[i].end - all[i].start, 0);
         }
         built.add(some);
-        index.update(built.snapshot(), 1);
+        index = run_lanes(built.snapshot(), 1);
     }
     PhaseSums sums{};
     std::size_t held = 0, shown = 0;
-    for (const TimelineLane& lane : index.lanes()) {
+    for (const TimelineLane& lane : index->lanes) {
         if (lane.kind != LaneKind::cpu) continue;
         for (const TimelineRow& row : lane.rows) {
             held += row.size();
@@ -277,43 +275,40 @@ RC_GTEST_PROP(TimelineIndex, ContainsEverySpanOnceAtEveryZoom, ()) {
     RC_ASSERT(sums == expected);
 }
 
-TEST(TimelineIndex, JoinsTheDraftSpansOfALevel) {
+TEST(RunLanes, JoinsTheDraftSpansOfALevel) {
     CaptureBuilder built;
     std::vector<SpanRow> spans = {span(2, 0, 10),  span(4, 12, 20), span(2, 20, 30),
                                   span(4, 30, 38), span(9, 38, 40), span(10, 40, 90)};
     spans[2].level = spans[3].level = 1;
     built.step(0, 100, spans, {});
     built.step(100, 200, {span(2, 100, 110)}, {});
-    TimelineIndex index;
-    index.update(built.snapshot(), 1);
+    auto index = run_lanes(built.snapshot(), 1);
     EXPECT_EQ(lane_texts(index)[1], "levels0: 0-20 20-38 100-110");
-    const TimelineLane& lane = index.lanes()[1];
+    const TimelineLane& lane = index->lanes[1];
     EXPECT_EQ(lane.kind, LaneKind::levels);
     const Snapshot snapshot = built.snapshot();
     EXPECT_EQ(describe_interval(snapshot, lane, lane.rows[0], 0)[0], "catch-up");
     EXPECT_EQ(describe_interval(snapshot, lane, lane.rows[0], 1)[0], "level 1");
 }
 
-TEST(TimelineIndex, StartsOverForAnotherRun) {
+TEST(RunLanes, StartsOverForAnotherRun) {
     CaptureBuilder built;
     built.step(0, 100, {span(2, 10, 30)}, {});
-    TimelineIndex index;
-    index.update(built.snapshot(), 1);
-    EXPECT_FALSE(index.empty());
-    index.update(built.snapshot(), 2);
-    EXPECT_TRUE(index.empty());
-    EXPECT_TRUE(index.lanes().empty());
+    auto index = run_lanes(built.snapshot(), 1);
+    EXPECT_FALSE(index->empty());
+    index = run_lanes(built.snapshot(), 2);
+    EXPECT_TRUE(index->empty());
+    EXPECT_TRUE(index->lanes.empty());
 }
 
-TEST(TimelineIndex, StartsOverWhenANewCaptureUsesTheSameRunId) {
+TEST(RunLanes, StartsOverWhenANewCaptureUsesTheSameRunId) {
     CaptureBuilder first, second;
     first.step(0, 100, {span(2, 10, 30)}, {});
     second.step(0, 100, {span(2, 40, 60)}, {});
-    TimelineIndex index;
-    index.update(first.snapshot(), 1);
+    auto index = run_lanes(first.snapshot(), 1);
     Snapshot later = second.snapshot();
     later.runs[0].started_monotonic = 5;
-    index.update(later, 1);
+    index = run_lanes(later, 1);
     EXPECT_THAT(lane_texts(index), ::testing::Contains("main thread0: 40-60"));
 }
 
@@ -348,16 +343,15 @@ TEST(TimelineHit, FindsIntervalsAndTheirRounds) {
     built.step(0, 100, {span(2, 10, 30), span(10, 40, 90, 0, 500)}, {});
     built.step(100, 200, {span(2, 110, 130)}, {});
     const Snapshot snapshot = built.snapshot();
-    TimelineIndex index;
-    index.update(snapshot, 1);
-    const TimelineLane& lane = index.lanes()[2];
+    auto index = run_lanes(snapshot, 1);
+    const TimelineLane& lane = index->lanes[2];
     const TimelineRow& row = lane.rows[0];
     EXPECT_EQ(interval_at(row, 20, 0), 0u);
     EXPECT_EQ(interval_at(row, 35, 0), std::nullopt);
     EXPECT_EQ(interval_at(row, 38, 3), 1u);
     EXPECT_EQ(interval_at(row, 32, 3), 0u);
     EXPECT_EQ(round_of_interval(snapshot, lane, row, 2), 1u);
-    EXPECT_EQ(round_of_interval(snapshot, index.lanes()[0], index.lanes()[0].rows[0], 1), 1u);
+    EXPECT_EQ(round_of_interval(snapshot, index->lanes[0], index->lanes[0].rows[0], 1), 1u);
     const std::vector<std::string> lines = describe_interval(snapshot, lane, row, 1);
     EXPECT_EQ(lines[0], "verify");
     EXPECT_EQ(lines[1], "50 ns, at +40 ns from the start");

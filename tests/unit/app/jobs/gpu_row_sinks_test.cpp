@@ -1,4 +1,4 @@
-#include "app/jobs/run/gpu_row_sinks.h"
+#include "app/jobs/run/run_telemetry.h"
 
 #include <gtest/gtest.h>
 

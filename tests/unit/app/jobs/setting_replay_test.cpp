@@ -1,4 +1,3 @@
-#include "app/jobs/replay/setting_replay.h"
 
 #include <gtest/gtest.h>
 

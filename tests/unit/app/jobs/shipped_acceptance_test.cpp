@@ -1,4 +1,4 @@
-#include "app/jobs/resolve/shipped_acceptance.h"
+#include "app/jobs/resolve/resolve.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "app/jobs/run/snapshot_records.h"
+#include "app/jobs/run/recorder.h"
 
 #include <gtest/gtest.h>
 #include <sqlite3.h>

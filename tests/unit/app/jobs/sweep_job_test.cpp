@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "app/jobs/replay/record_job.h"
-#include "app/jobs/sweep/pool_sweep.h"
 #include "storage/sweep_file.h"
 #include "tests/support/results.h"
 #include "tests/support/tiny_checkpoint.h"

@@ -1,4 +1,4 @@
-#include "app/jobs/kernels/torch_times.h"
+#include "app/jobs/kernels/kernels_job.h"
 
 #include <gtest/gtest.h>
 

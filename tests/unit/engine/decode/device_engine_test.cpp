@@ -468,7 +468,7 @@ TEST_P(DeviceTargets, AChunkedPromptGivesWhatItsPartsGive) {
     options.context = 1024;
     const auto target =
         DecodeFixture::build(make_tiny_model(5, options), kernels::Precision::bf16, on.exec.get());
-    const int length = Target::device_prefill_chunk + 188, first = 200, d = target->config().hidden;
+    const int length = kernels::BackendLimits().prefill_rows + 188, first = 200, d = target->config().hidden;
     std::vector<TokenId> prompt;
     Rng rng(9);
     for (int i = 0; i < length; ++i)

@@ -117,7 +117,7 @@ TEST(NanTarget, StopsAtItsFirstRow) {
                 const Error error = fixture.decode_error(setting, {1, 2, 3, 4, 5, 6});
                 EXPECT_EQ(error.kind, ErrorKind::failed);
                 EXPECT_THAT(error.message,
-                            HasSubstr("the target's logits are not numbers (prompt p, position 5)"))
+                            HasSubstr("the target's logits are not numbers (prompt 0, position 5)"))
                     << to_text(setting);
             }
 }

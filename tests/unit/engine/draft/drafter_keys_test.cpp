@@ -1,9 +1,8 @@
-#include "engine/draft/drafter_keys.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "engine/draft/drafter_files.h"
 #include "tests/support/results.h"
 
 namespace draftscope {
@@ -18,13 +17,13 @@ struct Written {
 };
 
 std::span<const ConfigKey> table_of(std::string_view section, const Json& config) {
-    if (section == "eagle_config") return eagle_section_keys();
-    if (section == "transformer_layer_config") return eagle_layer_keys();
-    if (config.contains("speculators_model_type")) return speculators_keys();
+    if (section == "eagle_config") return eagle_section_keys;
+    if (section == "transformer_layer_config") return eagle_layer_keys;
+    if (config.contains("speculators_model_type")) return speculators_keys;
     if (config.contains("medusa_num_heads") || config.contains("hydra_num_heads") ||
         config.value("model_type", "") == "medusa")
-        return decoding_head_keys();
-    return eagle_keys();
+        return decoding_head_keys;
+    return eagle_keys;
 }
 
 /// Returns what the tables do not know, of all levels.
@@ -124,10 +123,9 @@ TEST(DrafterKeys, EveryFieldOfEveryWriterIsInATable) {
 TEST(DrafterKeys, UnknownFieldsAreSaidAndOthersRefused) {
     EXPECT_EQ(unknown_fields(Json{{"attention_sinks", 4}, {"dropout_rate", 0.1}}).size(), 1u);
     Notes notes;
-    EXPECT_FALSE(check_keys("c", "", Json{{"logit_scale", 2}}, eagle_keys(), notes).ok());
-    EXPECT_FALSE(check_keys("c", "", Json{{"parallel_draft_step", 4}}, eagle_section_keys(), notes).ok());
-    EXPECT_FALSE(
-        check_keys("c", "", Json{{"quantization_config", Json::object()}}, eagle_keys(), notes).ok());
+    EXPECT_FALSE(check_keys("c", "", Json{{"logit_scale", 2}}, eagle_keys, notes).ok());
+    EXPECT_FALSE(check_keys("c", "", Json{{"parallel_draft_step", 4}}, eagle_section_keys, notes).ok());
+    EXPECT_FALSE(check_keys("c", "", Json{{"quantization_config", Json::object()}}, eagle_keys, notes).ok());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "engine/fit/linalg.h"
 #include "engine/fit/low_rank.h"
 #include "engine/fit/ranking.h"
-#include "engine/fit/text_split.h"
+#include "engine/fit/samples.h"
 #include "kernels/host_rows.h"
 #include "tests/support/results.h"
 

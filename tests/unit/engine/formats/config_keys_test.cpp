@@ -167,7 +167,7 @@ TEST(ConfigKeys, ConfigsOfEachWriterHaveNoUnknownField) {
 
 TEST(ConfigKeys, EachFieldThatTheTableCallsReadIsRead) {
     const Json config = writers().front().config;
-    for (const ConfigKey& key : target_keys()) {
+    for (const ConfigKey& key : target_keys) {
         const std::string name(key.name);
         // Read with the tokenizer, and by YaRN alone.
         if (key.use != KeyUse::read || name == "eos_token_id" || name == "original_max_position_embeddings")
@@ -178,7 +178,7 @@ TEST(ConfigKeys, EachFieldThatTheTableCallsReadIsRead) {
 
 TEST(ConfigKeys, FixedFieldsAreRefusedWithAnotherValue) {
     const Json config = writers().front().config;
-    for (const auto& table : {target_keys(), transformers_keys()})
+    for (const auto& table : {target_keys, transformers_keys})
         for (const ConfigKey& key : table) {
             if (key.use != KeyUse::fixed) continue;
             const std::string name(key.name);
@@ -213,7 +213,7 @@ TEST(ConfigKeys, LayerTypesAreChecked) {
 TEST(ConfigKeys, TheDocumentationNamesEveryField) {
     const std::string text = testing::read_text(std::string(DS_SOURCE_DIR) + "/docs/FORMATS.md");
     for (const auto& table :
-         {target_keys(), transformers_keys(), gguf_model_keys(), gguf_tokenizer_keys(), gguf_general_keys()})
+         {target_keys, transformers_keys, gguf_model_keys, gguf_tokenizer_keys, gguf_general_keys})
         for (const ConfigKey& key : table) EXPECT_THAT(text, HasSubstr("`" + std::string(key.name) + "`"));
 }
 

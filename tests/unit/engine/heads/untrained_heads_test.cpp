@@ -6,7 +6,7 @@
 #include "engine/formats/model_file.h"
 #include "engine/heads/bcl.h"
 #include "engine/heads/head_common.h"
-#include "engine/record/round_rows.h"
+#include "engine/sequence/round_rows.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/head_specs.h"
 #include "tests/support/lm_head_fixture.h"

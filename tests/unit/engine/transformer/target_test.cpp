@@ -463,7 +463,7 @@ TEST(Target, CancelledPrefillKeepsCompletedChunks) {
         target->prefill(cache, random_tokens(rng, 300, 97), {}, out, [&] { return ++queried == 3; });
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().kind, ErrorKind::cancelled);
-    EXPECT_EQ(cache.length(), 2 * Target::prefill_chunk);
+    EXPECT_EQ(cache.length(), 2 * target->backend().limits().prefill_rows);
 }
 
 TEST(Target, ReportsLoadingProgress) {
