@@ -50,8 +50,8 @@ std::optional<std::uint32_t> rgb_from(std::string_view text) {
     return parse_number<std::uint32_t>(text.substr(1), 16);
 }
 
-constexpr auto traits_fields =
-    join(required(DS_FIELDS(HeadTraits, support, ranked)), DS_FIELDS(HeadTraits, tree_candidates));
+constexpr auto traits_fields = join(required(DS_FIELDS(HeadTraits, support, ranked)),
+                                    join(field("tree_candidates", &HeadTraits::replays_estimate)));
 
 }  // namespace
 

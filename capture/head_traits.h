@@ -35,13 +35,13 @@ struct HeadTraits {
     bool ranked = false;  ///< its set follows a token ranking
     /// Takes candidates from every node of a live tree. Replays and shadows have those of one path only, so
     /// they are estimates.
-    bool tree_candidates = false;
+    bool replays_estimate = false;
     bool operator==(const HeadTraits&) const = default;
 };
 
-/// Why replays and shadows with HeadTraits::tree_candidates are estimates, and how far off they were.
+/// Why replays and shadows with HeadTraits::replays_estimate are estimates, and how far off they were.
 /// docs/MEASUREMENTS.md has the measurement.
-inline constexpr std::string_view tree_candidates_note =
+inline constexpr std::string_view replay_estimate_note =
     "the head takes candidates from every node of a live tree, but here the target's tokens are known along "
     "one path only (demo, eagle3: tau is 5 % too low with a tree of 12 nodes, 1 % with chain=2)";
 

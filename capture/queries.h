@@ -70,7 +70,7 @@ std::string_view losslessness(const RunRow& run);
 
 /// Totals of a run.
 struct RunTotals {
-    std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0, generated = 0, steps = 0;
+    std::int64_t rounds = 0, draft_tokens = 0, accepted = 0, committed = 0, generated = 0, steps = 0;
     std::int64_t excluded_warmup = 0, excluded_paused = 0, excluded_shadow = 0;
     TimeNs decode_ns = 0;  ///< time of all steps, paused time excluded
     TimeNs prefill_ns = 0;
@@ -89,7 +89,7 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id);
 /// One row of v_prompt.
 struct PromptStats {
     RowId prompt_id = 0;
-    std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0;
+    std::int64_t rounds = 0, draft_tokens = 0, accepted = 0, committed = 0;
     TimeNs decode_ns = 0;          ///< time of all steps of the prompt, paused time excluded
     double tau = 0;                ///< 0 without rounds
     double tau_unclipped = 0;      ///< 0 without rounds

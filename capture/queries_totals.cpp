@@ -25,7 +25,7 @@ struct Speed {
 template <typename Totals>
 void add_round(Totals& of, const RoundRow& round) {
     ++of.rounds;
-    of.drafted += round.drafted;
+    of.draft_tokens += round.draft_tokens;
     of.accepted += round.accepted;
     of.committed += round.committed;
 }

@@ -103,9 +103,9 @@ struct RoundRow {
     int context_length = 0;  ///< committed tokens before the round, root included
     int tree_nodes = 0;      ///< root included
     int tree_depth = 0;
-    int drafted = 0;    ///< tree_nodes - 1
-    int accepted = 0;   ///< draft tokens accepted, bonus token excluded
-    int committed = 0;  ///< accepted + 1, after clipping at EOS and max-new
+    int draft_tokens = 0;  ///< tree_nodes - 1
+    int accepted = 0;      ///< draft tokens accepted, bonus token excluded
+    int committed = 0;     ///< accepted + 1, after clipping at EOS and max-new
     bool clipped = false;
 };
 

@@ -39,8 +39,8 @@ void cast_to_dtype(Backend& backend, Rows<float> x);
 struct SampleScratch {
     std::vector<float> tops, sums;  ///< maxima of rows, and sums of their blocks
     std::vector<std::int32_t> best, more;
-    std::vector<float> values;                    ///< logits of `best` or `more`
-    std::vector<std::vector<std::int32_t>> kept;  ///< by thread: tokens of a row, ascending
+    std::vector<float> values;                        ///< logits of `best` or `more`
+    std::vector<std::vector<std::int32_t>> selected;  ///< by thread: tokens of a row, ascending
 };
 
 /// A null `logsumexp` is not computed.
@@ -74,7 +74,7 @@ struct DraftProbs {
 struct DraftSampleScratch {
     std::vector<std::uint32_t> order;  ///< entries of q, best first
     std::vector<double> sums;          ///< of q's blocks
-    std::vector<std::size_t> taken;    ///< entries sampled so far
+    std::vector<std::size_t> sampled;  ///< entries sampled so far
 };
 /// Converts q, whose probs are logits on entry: softmax(logits / temperature) over its tokens, then top-k,
 /// then top-p. Ties go to the lower token. NaN has probability 0.

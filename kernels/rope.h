@@ -16,9 +16,9 @@ struct RopeTable {
     std::vector<float> cos, sin;
 
     int rows() const { return frequencies.empty() ? 0 : static_cast<int>(cos.size() / frequencies.size()); }
-    /// Computes the first `wanted` rows, in whole blocks, of at most `positions`.
+    /// Computes the first `min_positions` rows, in whole blocks, of at most `positions`.
     /// The arrays may move, so no pass may run meanwhile.
-    void extend(int wanted);
+    void extend(int min_positions);
     static constexpr int block = 4096;
 };
 /// Makes a table with its first block. `divisors` (head_dim / 2, may be empty) divide the base frequencies

@@ -75,8 +75,9 @@ struct Table<RoundRow> : TableOf<RoundRow> {
         key("id", &R::id), ref("run_id", &R::run_id, "run"), ref("step_id", &R::step_id, "step"),
         ref("prompt_id", &R::prompt_id, "prompt"), col("ordinal", &R::ordinal), col("start_ns", &R::start_ns),
         col("end_ns", &R::end_ns), col("context_length", &R::context_length),
-        col("tree_nodes", &R::tree_nodes), col("tree_depth", &R::tree_depth), col("drafted", &R::drafted),
-        col("accepted", &R::accepted), col("committed", &R::committed), col("clipped", &R::clipped));
+        col("tree_nodes", &R::tree_nodes), col("tree_depth", &R::tree_depth),
+        col("drafted", &R::draft_tokens), col("accepted", &R::accepted), col("committed", &R::committed),
+        col("clipped", &R::clipped));
 };
 
 template <>

@@ -49,7 +49,7 @@ WORDS_ALONE = {"left_", "d_left_", "any_left", "names_", "fresh_names_", "words_
 # What the field itself calls so: keys of other formats, a word of the tokenizers.
 KNOWN_WORDS = {"bad_words_ids", "whole_words"}
 # What a head with state adds to the interfaces.
-STATE_HEAD = re.compile(r"\b(?:whole_tree|tree_topk|tree_candidates|tree_candidates_note|tree_best)\b|class MicroSpecHead")
+STATE_HEAD = re.compile(r"\b(?:every_node|whole_tree|tree_topk|tree_candidates|tree_candidates_note|tree_best)\b|class MicroSpecHead")
 
 # The walks from the enqueued step to the first matrix product and to the acceptance, as EAGLE-2 takes them: each function
 # must name the next one. `names` are the names of one thing, one sequence's tree in the step, with a function of the walks or called
@@ -83,7 +83,7 @@ WALKS = [
                ("slices_", EAGLE, "EagleDrafter::enqueue_extend"), ("state", EAGLE, "EagleDrafter::catch_up"),
                ("tree", STEP, "BackendStep::accept"), ("layout", STEP, "BackendStep::accept"), ("moves", STEP, "BackendStep::accept"),
                ("ops", RULE, "AcceptanceRule::follow")]},
-    {"since": "aae5e40e",
+    {"since": "3c4c69e5",
      "first product": [(STEP, "BackendStep::enqueue"), (STEP, "BackendStep::draft"), (EAGLE, "EagleDrafter::enqueue"),
                        (EAGLE, "EagleDrafter::enqueue_extend"), (EAGLE, "EagleDrafter::catch_up"), (LAYER, "EagleLayer::enqueue"),
                        (LAYER, "EagleLayer::enqueue_layer"), (LAYER, "EagleLayer::enqueue_fused"), ("kernels/backend.h", "Backend::fused_matmul")],

@@ -79,9 +79,9 @@ constexpr OptionUse option_uses[] = {
     {"--rank", FitRecipe::low_rank},
     {"--per-level", FitRecipe::low_rank},
     {"--start", FitRecipe::low_rank},
-    {"--vocabulary", FitRecipe::kept_rows},
+    {"--vocabulary", FitRecipe::trimmed_rows},
     {"--int8", FitRecipe::by_divergence},
-    {"--eos", FitRecipe::all_kept_rows | FitRecipe::routers},
+    {"--eos", FitRecipe::any_trimmed_rows | FitRecipe::routers},
     {"--alpha", FitRecipe::alpha_rows},
     {"--clusters", FitRecipe::clusters},
     {"--router-width", FitRecipe::clusters},
@@ -89,7 +89,7 @@ constexpr OptionUse option_uses[] = {
     {"--neighbours", FitRecipe::affinity},
     {"--keep", FitRecipe::affinity},
     {"--text", FitRecipe::raw_text},
-    {"--ranking", FitRecipe::all_kept_rows | FitRecipe::groups},
+    {"--ranking", FitRecipe::any_trimmed_rows | FitRecipe::groups},
     {"--label-topk", FitRecipe::routers},
     {"--epochs", FitRecipe::by_divergence},
     {"--rate", FitRecipe::by_divergence},
@@ -146,7 +146,7 @@ void add_size_options(CLI::App& command, FitConfig& config) {
         ->excludes("--per-level");
     command.add_option(
         "-v,--vocabulary", options.v,
-        head_names(FitRecipe::kept_rows) + ": tokens kept (our default: a quarter of the vocabulary)");
+        head_names(FitRecipe::trimmed_rows) + ": tokens kept (our default: a quarter of the vocabulary)");
     add_shown(command, "--alpha", options.alpha,
               head_names(FitRecipe::alpha_rows) +
                   ": weight of coverage against cost; not the overlap alpha of replay --overlap")
@@ -156,7 +156,7 @@ void add_size_options(CLI::App& command, FitConfig& config) {
                          ": store the large matrix in half the bytes, with one scale per 64 values; almost "
                          "no loss for a head that runs at int8");
     add_shown(command, "--eos", config.eos,
-              head_names(FitRecipe::all_kept_rows | FitRecipe::routers) +
+              head_names(FitRecipe::any_trimmed_rows | FitRecipe::routers) +
                   ": whether tokens that end the text are always in the vocabulary; no paper has this rule")
         ->check(CLI::IsMember({"no", "yes"}));
     add_shown(command, "--clusters", options.clusters,
@@ -176,7 +176,7 @@ void add_training_options(CLI::App& command, FitConfig& config) {
     fit::FitOptions& options = config.options;
     add_shown(command, "--rounds", options.collect.anchors,
               "rounds drafted along the recording as training data (our default)");
-    add_shown(command, "--drafted-every", options.collect.drafted_every,
+    add_shown(command, "--drafted-every", options.collect.draft_every,
               "draft the full head's tree in every Nth round (our default)")
         ->check(CLI::Range(1, 1 << 20));
     add_shown(command, "--label-topk", options.collect.label_topk,
@@ -193,7 +193,7 @@ void add_training_options(CLI::App& command, FitConfig& config) {
     add_shown(command, "--level-decay", options.kl.level_decay,
               "weight of draft level l is this value to the power l (EAGLE-3)")
         ->check(CLI::Range(0.0, 1.0));
-    add_shown(command, "--drafted-share", options.kl.drafted_share,
+    add_shown(command, "--drafted-share", options.kl.draft_share,
               "drafted rows per text row, labelled by the drafter's full head (our default)")
         ->check(CLI::Range(0.0, 100.0));
     add_shown(command, "--teacher", options.kl.teacher,
@@ -247,7 +247,7 @@ void add_fit(CLI::App& program, Action& action) {
     command->add_option("--text", config.text,
                         head_names(FitRecipe::raw_text) + ": raw text, ranked by token counts");
     command->add_option("--ranking", config.ranking,
-                        head_names(FitRecipe::all_kept_rows | FitRecipe::groups) +
+                        head_names(FitRecipe::any_trimmed_rows | FitRecipe::groups) +
                             ": token ranking (default: counted on the recording)");
     add_size_options(*command, config);
     add_training_options(*command, config);

@@ -85,7 +85,7 @@ std::string cost_table(const std::vector<HeadComparison>& heads) {
     }
     const bool path = std::ranges::any_of(heads, &HeadComparison::path_candidates);
     const std::string note =
-        (path ? fmt::format("path estimate: {}\n", tree_candidates_note) : std::string()) +
+        (path ? fmt::format("path estimate: {}\n", replay_estimate_note) : std::string()) +
         (compared->no_interval.empty() ? interval_text(compared->cost.conversations) : compared->no_interval);
     return fmt::format("\n{}reference: {}\n{}\n", format_table(header, rows), reference_text(heads.front()),
                        note);

@@ -105,9 +105,10 @@ AcceptanceCost estimate_acceptance(const ReplayReport& report, std::size_t head)
 }
 
 json replayed_heads_json(const ReplayReport& report, const std::vector<ReplayStats>& tallies) {
-    json heads = list_of(DS_FIELDS(ReplayStats, tau, tau_unclipped, rounds, drafted, accepted, committed,
-                                   histogram, per_depth, coverage, covered_mass, active_rows, row_tokens,
-                                   bytes_per_round, flops_per_round, alpha, alpha_per_depth))(tallies);
+    json heads = list_of(join(
+        DS_FIELDS(ReplayStats, tau, tau_unclipped, rounds), field("drafted", &ReplayStats::draft_tokens),
+        DS_FIELDS(ReplayStats, accepted, committed, histogram, per_depth, coverage, covered_mass, active_rows,
+                  row_tokens, bytes_per_round, flops_per_round, alpha, alpha_per_depth)))(tallies);
     const auto full = full_tau(report, tallies);
     for (std::size_t h = 0; h < tallies.size(); ++h) {
         const ReplayedHead& head = report.heads[h];

@@ -92,7 +92,8 @@ json totals_json(const Snapshot& snapshot, RowId run_id) {
     json per_depth = json::array();
     for (const DepthAcceptance& depth : depths) per_depth.push_back(depth.rate());
     constexpr auto fields =
-        join(DS_FIELDS(RunTotals, rounds, drafted, accepted, committed, generated),
+        join(join(DS_FIELDS(RunTotals, rounds), field("drafted", &RunTotals::draft_tokens),
+                  DS_FIELDS(RunTotals, accepted, committed, generated)),
              null_if_none(DS_FIELDS(RunTotals, tokens_per_second, tokens_per_second_e2e, tau, tau_unclipped)),
              as(seconds, join(field("decode_seconds", &RunTotals::decode_ns),
                               field("prefill_seconds", &RunTotals::prefill_ns))));

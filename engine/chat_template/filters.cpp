@@ -216,21 +216,21 @@ Value rounded(V subject, A arguments) {
     const std::int64_t digits = std::clamp<std::int64_t>(arguments.integer(0, "precision", 0), -15, 15);
     const std::string method = to_text(arguments.get(1, "method"));
     const double scale = std::pow(10.0, static_cast<double>(digits)), value = to_number(subject) * scale;
-    const double whole = method == "ceil"    ? std::ceil(value)
-                         : method == "floor" ? std::floor(value)
-                                             : std::nearbyint(value);
-    return whole / scale;
+    const double scaled = method == "ceil"    ? std::ceil(value)
+                          : method == "floor" ? std::floor(value)
+                                              : std::nearbyint(value);
+    return scaled / scale;
 }
 
 Value sum(V subject, A arguments) {
     double out = 0;
-    bool whole = true;
+    bool is_integer = true;
     for (V item : to_items(subject)) {
         const Value part = resolve_path(item, arguments.get(0, "attribute"));
         out += to_number(part);
-        whole = whole && !part.is_number_float();
+        is_integer = is_integer && !part.is_number_float();
     }
-    return whole && std::abs(out) < 9e15 ? Value(static_cast<std::int64_t>(out)) : Value(out);
+    return is_integer && std::abs(out) < 9e15 ? Value(static_cast<std::int64_t>(out)) : Value(out);
 }
 
 std::int64_t remainder(V subject, std::int64_t divisor) {

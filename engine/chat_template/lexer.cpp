@@ -63,7 +63,7 @@ class Lexer {
     void data(std::size_t tag) {
         std::string_view text =
             std::string_view(source_).substr(at_, tag == std::string::npos ? tag : tag - at_);
-        const std::string_view whole = text;
+        const std::string_view input = text;
         if (tag != std::string::npos) {
             const char mark = tag + 2 < source_.size() ? source_[tag + 2] : '\0';
             if (mark == '-') {
@@ -76,7 +76,7 @@ class Lexer {
             }
         }
         if (!text.empty()) push(Token::Kind::data, std::string(text));
-        advance(whole.size());
+        advance(input.size());
     }
 
     void advance(std::size_t count) {
@@ -221,10 +221,10 @@ class Lexer {
 
     /// Resolves the escape at `i` and returns the index of its last character.
     static std::size_t escape(std::string_view rest, std::size_t i, std::string& out) {
-        constexpr std::string_view letters = "ntrabfv\\'\"", meant = "\n\t\r\a\b\f\v\\'\"";
+        constexpr std::string_view letters = "ntrabfv\\'\"", values = "\n\t\r\a\b\f\v\\'\"";
         const char c = rest[i];
         if (const std::size_t found = letters.find(c); found != std::string_view::npos) {
-            out += meant[found];
+            out += values[found];
             return i;
         }
         if (c == '\n') return i;

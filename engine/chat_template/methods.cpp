@@ -24,25 +24,25 @@ bool is_space(std::string_view one) {
     return unit.kind == Utf8Unit::Kind::character && (is_white_space(c) || (c >= 0x1c && c <= 0x1f));
 }
 
-/// str.strip, str.lstrip and str.rstrip of `wanted`, or of white space if that is not given.
+/// str.strip, str.lstrip and str.rstrip of `chars`, or of white space if that is not given.
 template <bool Left, bool Right>
-std::string stripped(std::string_view text, V wanted) {
+std::string stripped(std::string_view text, V chars) {
     const auto all = characters(text);
-    const auto goes = [&](std::string_view one) {
-        return is_given(wanted) ? contains(wanted, Value(one)) : is_space(one);
+    const auto is_stripped = [&](std::string_view one) {
+        return is_given(chars) ? contains(chars, Value(one)) : is_space(one);
     };
     std::size_t begin = 0, end = text.size();
-    for (std::size_t i = 0; Left && i < all.size() && goes(all[i]); ++i) begin += all[i].size();
-    for (std::size_t i = all.size(); Right && i > 0 && end > begin && goes(all[i - 1]); --i)
+    for (std::size_t i = 0; Left && i < all.size() && is_stripped(all[i]); ++i) begin += all[i].size();
+    for (std::size_t i = all.size(); Right && i > 0 && end > begin && is_stripped(all[i - 1]); --i)
         end -= all[i - 1].size();
     return std::string(text.substr(begin, end - begin));
 }
 
 template <bool Left, bool Right>
 Value strip(V subject, A arguments) {
-    V wanted = arguments.get(0, "chars");
-    if (is_given(wanted)) (void)arguments.text(0, "chars");
-    return stripped<Left, Right>(to_text(subject), wanted);
+    V chars = arguments.get(0, "chars");
+    if (is_given(chars)) (void)arguments.text(0, "chars");
+    return stripped<Left, Right>(to_text(subject), chars);
 }
 
 enum class Case { upper, lower, title, capitalised };

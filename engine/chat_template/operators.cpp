@@ -52,9 +52,9 @@ Value times(V a, V b) {
 
 Value power(V a, V b) {
     const double out = std::pow(to_number(a), to_number(b));
-    const bool whole =
+    const bool is_integer =
         !a.is_number_float() && !b.is_number_float() && std::abs(out) < 9e15 && to_number(b) >= 0;
-    return whole ? Value(static_cast<std::int64_t>(out)) : Value(out);
+    return is_integer ? Value(static_cast<std::int64_t>(out)) : Value(out);
 }
 
 Value joined(V a, V b) {

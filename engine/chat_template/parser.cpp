@@ -225,15 +225,15 @@ ExpressionPtr Parser::primary() {
         const auto found = constants.find(token.text);
         return found != constants.end() ? literal(found->second) : make(Kind::name, token.text);
     }
-    const bool whole = token.kind == Token::Kind::integer;
-    if (!whole && token.kind != Token::Kind::floating) wrong("expected a value");
+    const bool is_integer = token.kind == Token::Kind::integer;
+    if (!is_integer && token.kind != Token::Kind::floating) wrong("expected a value");
     std::int64_t integer = 0;
     double number = 0;
     const char *const begin = token.text.data(), *const end = begin + token.text.size();
-    const auto read = whole ? std::from_chars(begin, end, integer) : std::from_chars(begin, end, number);
+    const auto read = is_integer ? std::from_chars(begin, end, integer) : std::from_chars(begin, end, number);
     if (read.ec != std::errc()) wrong("a number is out of range");
     next_token();
-    return literal(whole ? Value(integer) : Value(number));
+    return literal(is_integer ? Value(integer) : Value(number));
 }
 
 /// Parses the rest of a list or mapping.

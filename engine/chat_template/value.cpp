@@ -300,14 +300,14 @@ Value get_slice(const Value& subject, const Value& from, const Value& to, const 
     const auto size = static_cast<std::int64_t>(items.size());
     const std::int64_t stride = is_given(step) ? to_integer(step, "a slice") : 1;
     if (stride == 0) fail("a slice has step 0");
-    const std::int64_t lowest = stride > 0 ? 0 : -1, highest = stride > 0 ? size : size - 1;
+    const std::int64_t lower = stride > 0 ? 0 : -1, upper = stride > 0 ? size : size - 1;
     const auto bound = [&](const Value& value, std::int64_t otherwise) {
         if (!is_given(value)) return otherwise;
         const std::int64_t at = to_integer(value, "a slice");
-        return std::clamp(at < 0 ? at + size : at, lowest, highest);
+        return std::clamp(at < 0 ? at + size : at, lower, upper);
     };
-    const std::int64_t begin = bound(from, stride > 0 ? lowest : highest),
-                       end = bound(to, stride > 0 ? highest : lowest);
+    const std::int64_t begin = bound(from, stride > 0 ? lower : upper),
+                       end = bound(to, stride > 0 ? upper : lower);
     Value out = List{};
     // Clamp, so that a stride past either end does not wrap around.
     const std::int64_t hop = std::clamp(stride, -size - 1, size + 1);

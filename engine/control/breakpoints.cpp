@@ -19,9 +19,9 @@ double milliseconds(std::uint64_t ticks) {
 }
 
 /// A match may begin in an earlier round and end in this one.
-bool contains(const RoundEnd& round, const std::string& wanted) {
-    const std::size_t reach = std::min(round.text.size(), round.new_text + wanted.size() - 1);
-    return round.text.substr(round.text.size() - reach).find(wanted) != std::string_view::npos;
+bool contains(const RoundEnd& round, const std::string& pattern) {
+    const std::size_t reach = std::min(round.text.size(), round.new_text + pattern.size() - 1);
+    return round.text.substr(round.text.size() - reach).find(pattern) != std::string_view::npos;
 }
 
 std::string find_hit(const RoundEnd& round, const Breakpoints& points) {

@@ -68,7 +68,7 @@ void DebugGate::reset() {
     point_ = {};
     paused_ns_ = 0;
     pauses_.clear();
-    watched_ = 0;
+    watch_prompt_ = 0;
     watch_.reset();
 }
 
@@ -120,14 +120,14 @@ void DebugGate::at_round_end(std::span<const RoundEnd> rounds) {
     if (!hit.what.empty()) {
         hold_ = true;
         request_ = {.reason = "breakpoint: " + hit.what};
-        if (hit.prompt_id != 0) watched_ = hit.prompt_id;  // the next step shows the same sequence
+        if (hit.prompt_id != 0) watch_prompt_ = hit.prompt_id;  // the next step shows the same sequence
     }
     if (!hold_) return;
     point_.kind = HoldPoint::Kind::after_round;
-    const RowId watched = watched_;
+    const RowId prompt_id = watch_prompt_;
     const bool in_step =
-        std::ranges::any_of(rounds, [&](const RoundEnd& round) { return round.prompt_id == watched; });
-    point_.prompt_id = in_step ? watched : 0;
+        std::ranges::any_of(rounds, [&](const RoundEnd& round) { return round.prompt_id == prompt_id; });
+    point_.prompt_id = in_step ? prompt_id : 0;
     point_.next_phase_id = point_.next_level = 0;
     handle_boundary(lock);
 }

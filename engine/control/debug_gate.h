@@ -44,8 +44,8 @@ class DebugGate : public PhaseObserver {
     void set_breakpoints(Breakpoints points);
     /// Selects the sequence of a batch that a stopped step shows and whose levels are boundaries; 0 = the
     /// first.
-    void watch(RowId prompt_id) { watched_.store(prompt_id, std::memory_order_relaxed); }
-    RowId watched() const { return watched_.load(std::memory_order_relaxed); }
+    void watch(RowId prompt_id) { watch_prompt_.store(prompt_id, std::memory_order_relaxed); }
+    RowId watch_prompt() const { return watch_prompt_.load(std::memory_order_relaxed); }
     /// Reason of the stop: "", "paused", "breakpoint: rejection at depth <= 1".
     std::string reason() const;
     /// Where the engine is stopped, or was stopped last.
@@ -93,7 +93,7 @@ class DebugGate : public PhaseObserver {
     std::condition_variable changed_;
     std::atomic<bool> hold_{false};  ///< stop at the next matching boundary; written under the mutex
     std::atomic<bool> cancelled_{false}, enabled_{true};
-    std::atomic<RowId> watched_{0};
+    std::atomic<RowId> watch_prompt_{0};
     Request request_;
     bool holding_ = false;
     HoldPoint point_;

@@ -119,9 +119,9 @@ Status BackendStep::prepare(const LogitsQuery& query, std::span<const Round> rou
 }
 
 Status BackendStep::draft(DraftContext& context, std::span<DraftJob> jobs, std::span<const Round> rounds) {
-    const bool watched = context.observer != nullptr && context.observer->observing();
-    core_.sampled = core_.sampled || watched;
-    step_.spans.begin(context.backend, watched, core_.sampled);
+    const bool observed = context.observer != nullptr && context.observer->observing();
+    core_.sampled = core_.sampled || observed;
+    step_.spans.begin(context.backend, observed, core_.sampled);
     if (grow(jobs)) DS_TRY(core_.drafter.enqueue(context, jobs, step_));
     for (const Round& round : rounds)
         if (round.job < 0 || !grow(jobs))
@@ -185,9 +185,9 @@ Status BackendStep::finish(std::span<DraftJob> jobs, std::span<Round> rounds) {
         take_trees(jobs, rounds);
     }
     step_.spans.record(core_.phases);
-    core_.logits.collect(step_, core_.answers);
+    core_.logits.collect(step_, core_.target_results);
     const std::span<const std::int32_t> by_rule = step_.results.values(rule_index_, rule_count_);
-    core_.answers.by_rule.assign(by_rule.begin(), by_rule.end());
+    core_.target_results.by_rule.assign(by_rule.begin(), by_rule.end());
     for (Round& round : rounds) round.sequence->device_rows = 0;
     return {};
 }

@@ -78,7 +78,7 @@ Status DecodeStep::draft_and_verify() {
     DraftContext context{core_.backend, core_.phases, core_.head, core_.options.tree, &live_};
     if (core_.rule->needs().sampled_drafts && core_.options.sampling.temperature > 0)
         context.sampled = &sampling_;
-    context.coverage_wanted = core_.records.on();
+    context.report_coverage = core_.records.on();
     core_.sampled = is_sampled(totals_.steps);
     const Status enqueued = backend_step_.enqueue(context, jobs_, rounds_);
     const Status finished = backend_step_.finish(jobs_, rounds_);
@@ -97,11 +97,11 @@ bool DecodeStep::is_sampled(std::int64_t step) const {
 
 /// Takes over the paths that the backend accepted. Of the target's rows, those of the paths must be numbers.
 Status DecodeStep::accept() {
-    read_choices(core_.answers, core_.options.sampling, choices_);
+    read_choices(core_.target_results, core_.options.sampling, choices_);
     for (Round& round : rounds_) {
         round.first_row = backend_step_.first_row(round.tree_index);
         round.choices = std::span(choices_).subspan(round.first_row, round.tree.size());
-        const TreeLogits logits{core_.options.sampling, round.choices, core_.answers, round.first_row};
+        const TreeLogits logits{core_.options.sampling, round.choices, core_.target_results, round.first_row};
         core_.rule->accept(round.tree, logits, backend_step_.path(round.tree_index), round.acceptance);
         for (const int node : round.acceptance.path)
             if (!round.choices[node].is_number())
@@ -138,27 +138,25 @@ Status DecodeStep::commit() {
 void DecodeStep::observe() {
     if (core_.head == nullptr) return;
     for (Round& round : rounds_)
-        core_.head->on_verified(
-            round.sequence->head.get(), round.tree,
-            {round.acceptance.path, round.acceptance.bonus, round.best, round.best_k, round.tree_best});
+        core_.head->on_verified(round.sequence->head.get(), round.tree,
+                                {round.acceptance.path, round.acceptance.bonus, round.best, round.best_k});
 }
 
 /// Runs inside phase commit, so that the cost of recording is part of the measured step.
 void DecodeStep::make_round_rows(Round& round) {
     const bool nodes = core_.records_nodes();
     const int shown = nodes ? std::min(num_top_tokens, core_.vocab) : 0;
-    round.best_k = std::max(
-        shown, core_.head == nullptr ? 0 : std::min(core_.head->target_tokens().at_verified, core_.vocab));
-    const std::size_t width = round.best_k;
-    round.best.reserve(numel(core_.options.tree.levels() + 1, width));
-    if (round.best_k > 0) find_top_tokens(core_, round, round.acceptance.path, round.best_k, round.best);
-    if (core_.head != nullptr && core_.head->target_tokens().whole_tree && round.best_k > 0) {
+    const TargetTokens needs = core_.head == nullptr ? TargetTokens() : core_.head->target_tokens();
+    round.best_k = std::max(shown, std::min(needs.at_verified, core_.vocab));
+    if (round.best_k > 0) {
         // The memory of the largest tree, as trees of sampled drafts differ in size.
+        const int rows = needs.every_node ? core_.options.tree.nodes : core_.options.tree.levels() + 1;
+        round.best.reserve(numel(rows, round.best_k));
         nodes_.reserve(core_.options.tree.nodes);
-        round.tree_best.reserve(numel(core_.options.tree.nodes, width));
         nodes_.resize(round.tree.size());
         std::iota(nodes_.begin(), nodes_.end(), 0);
-        find_top_tokens(core_, round, nodes_, round.best_k, round.tree_best);
+        const std::span<const int> needed = needs.every_node ? nodes_ : round.acceptance.path;
+        find_top_tokens(core_, round, needed, round.best_k, round.best);
     }
     if (!core_.records.on()) return;
     RoundRecord& record = round.record;
@@ -202,12 +200,12 @@ void DecodeStep::record(std::uint64_t start, std::uint64_t end) {
         out.context_length = static_cast<int>(round.sequence->tokens.size() - round.emitted.size());
         out.tree_nodes = round.tree.size();
         out.tree_depth = round.tree.max_depth();
-        out.drafted = out.tree_nodes - 1;
+        out.draft_tokens = out.tree_nodes - 1;
         out.accepted = round.accepted();
         out.committed = static_cast<int>(round.emitted.size());
         out.clipped = round.emitted.size() < round.acceptance.path.size();
         ++outcome.rounds;
-        outcome.drafted += out.drafted;
+        outcome.draft_tokens += out.draft_tokens;
         outcome.accepted += out.accepted;
         outcome.committed += out.committed;
         outcome.decode_ns += row.busy_ns();

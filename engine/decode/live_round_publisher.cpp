@@ -15,28 +15,29 @@ LiveRoundPublisher::~LiveRoundPublisher() {
 }
 
 void LiveRoundPublisher::begin(std::span<const std::unique_ptr<Sequence>> sequences) {
-    watched_ = sequences.front().get();
+    sequence_ = sequences.front().get();
     for (const auto& sequence : sequences)
-        if (sequence->row.id == core_.gate.watched()) watched_ = sequence.get();
-    tree_.reset(watched_->tokens.back());
+        if (sequence->row.id == core_.gate.watch_prompt()) sequence_ = sequence.get();
+    tree_.reset(sequence_->tokens.back());
     shown_ = &tree_;
     accepted_ = nullptr;
     start_ticks_ = ticks_now();
 }
 
 void LiveRoundPublisher::level_done(int sequence, int level, FunctionRef<DraftTree()> partial) {
-    if (!core_.gate.paused() || watched_ == nullptr || static_cast<int>(watched_->number) != sequence) return;
+    if (!core_.gate.paused() || sequence_ == nullptr || static_cast<int>(sequence_->number) != sequence)
+        return;
     tree_ = partial();
     core_.gate.at_level(level);
 }
 
 void LiveRoundPublisher::set_accepted(std::span<const Round> rounds) {
     for (const Round& round : rounds)
-        if (round.sequence == watched_) accepted_ = &round;
+        if (round.sequence == sequence_) accepted_ = &round;
 }
 
 void LiveRoundPublisher::show(const HoldPoint& point) {
-    if (watched_ == nullptr || !core_.records.on()) return;
+    if (sequence_ == nullptr || !core_.records.on()) return;
     core_.records.pauses(core_.gate.take_pauses());
     LiveRound live;
     live.at = point;
@@ -46,12 +47,12 @@ void LiveRoundPublisher::show(const HoldPoint& point) {
     live.step.paused_ns = core_.gate.paused_ns();
     live.step.excluded = Excluded::paused;
     RoundRow& round = live.partial.round;
-    round.prompt_id = watched_->row.id;
-    round.ordinal = static_cast<int>(watched_->outcome.rounds);
-    round.context_length = static_cast<int>(watched_->tokens.size());
+    round.prompt_id = sequence_->row.id;
+    round.ordinal = static_cast<int>(sequence_->outcome.rounds);
+    round.context_length = static_cast<int>(sequence_->tokens.size());
     round.tree_nodes = shown_->size();
     round.tree_depth = shown_->max_depth();
-    round.drafted = shown_->size() - 1;
+    round.draft_tokens = shown_->size() - 1;
     if (accepted_ == nullptr || !core_.options.record_nodes) {
         live.partial.nodes = draft_rows(*shown_);
     } else {

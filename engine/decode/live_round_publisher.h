@@ -15,12 +15,12 @@ class LiveRoundPublisher final : public LevelObserver {
 
     /// Begins a step over `sequences`. The gate says which one is watched.
     void begin(std::span<const std::unique_ptr<Sequence>> sequences);
-    bool shows(const Sequence& sequence) const { return watched_ == &sequence; }
+    bool shows(const Sequence& sequence) const { return sequence_ == &sequence; }
     /// `tree` must stay valid until the step ends.
     void set_tree(const DraftTree& tree) { shown_ = &tree; }
     /// From this call on the target's choices are shown. `rounds` must stay valid until the step ends.
     void set_accepted(std::span<const Round> rounds);
-    void end() { watched_ = nullptr; }
+    void end() { sequence_ = nullptr; }
 
     bool observing() const override { return core_.gate.paused(); }
     void level_done(int sequence, int level, FunctionRef<DraftTree()> partial) override;
@@ -29,10 +29,10 @@ class LiveRoundPublisher final : public LevelObserver {
     void show(const HoldPoint& point);
 
     DecodeContext& core_;
-    const Sequence* watched_ = nullptr;  ///< set while a step runs
-    const Round* accepted_ = nullptr;    ///< the round of the watched sequence, once accepted
-    std::uint64_t start_ticks_ = 0;      ///< start of the step
-    DraftTree tree_;                     ///< copy of the partially drafted tree that was published last
+    const Sequence* sequence_ = nullptr;  ///< set while a step runs
+    const Round* accepted_ = nullptr;     ///< the round of the watched sequence, once accepted
+    std::uint64_t start_ticks_ = 0;       ///< start of the step
+    DraftTree tree_;                      ///< copy of the partially drafted tree that was published last
     const DraftTree* shown_ = &tree_;
 };
 

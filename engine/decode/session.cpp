@@ -49,6 +49,8 @@ Status check_prompt(const DecodeContext& core, const PromptInput& prompt) {
     if (options.max_new < 1) return bad_input("max-new is {}; use 1 or more", options.max_new);
     if (options.batch < 1 || options.batch > max_batch)
         return bad_input("batch is {}; use 1 to {}", options.batch, max_batch);
+    if (options.batch > 1 && core.drafter.properties().order_matters)
+        return bad_input("batch is {}, but the drafter searches the texts before; use 1", options.batch);
     if (core.drafter.uses_head() && core.head == nullptr)
         return failed("the drafter needs a head, but none was given");
     return {};
@@ -138,6 +140,7 @@ Result<std::string> prefill_sequence(DecodeContext& core, Sequence& sequence) {
 struct DecodeSession::Impl {
     explicit Impl(DecodeSetup setup) : core(std::move(setup)), decode_step(core), shadows(core) {
         core.phases.set_observer(&core.gate);
+        core.drafter.begin_run();
         const std::lock_guard lock(core.backend.submit_mutex());
         core.backend.clear_out_of_memory();  // an earlier session's error
     }

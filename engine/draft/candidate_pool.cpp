@@ -26,10 +26,10 @@ bool CandidatePool::prepare(DraftContext& context, RoundStep& step, std::span<Gr
         levels = std::max(levels, shape.levels());
     }
     RoundArena& arena = step.memory.backend;
-    const std::size_t cells = numel(max_rows, topk), nodes = max_nodes;
+    const std::size_t num_candidates = numel(max_rows, topk), nodes = max_nodes;
     const std::size_t indexed = numel(static_cast<int>(trees.size()), index_stride_);
-    proposed_ = {arena.alloc<std::int32_t>(cells), arena.alloc<float>(cells), arena.alloc<float>(max_rows),
-                 nullptr};
+    proposed_ = {arena.alloc<std::int32_t>(num_candidates), arena.alloc<float>(num_candidates),
+                 arena.alloc<float>(max_rows), nullptr};
     pool_ = arena.alloc<std::int32_t>(5 * size_);
     scores_ = arena.alloc<float>(indexed);
     indices_ = arena.alloc<std::int32_t>(indexed);

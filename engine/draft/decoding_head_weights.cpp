@@ -242,13 +242,13 @@ Status check_config(const JsonFile& config, const Target& target, DecodingHeadKi
     const int vocab = target.config().vocab;
     DS_ASSIGN(const auto truncated, config.count("truncated_vocab_size", max_extent));
     out.trims = truncated.value_or(vocab) < vocab;
-    for (const auto& [field, wanted, difference] : {std::tuple("hidden_size", target.config().hidden, 0),
-                                                    {"medusa_hidden_size", target.config().hidden, 0},
-                                                    {"vocab_size", vocab, max_vocab_difference}}) {
+    for (const auto& [field, expected, difference] : {std::tuple("hidden_size", target.config().hidden, 0),
+                                                      {"medusa_hidden_size", target.config().hidden, 0},
+                                                      {"vocab_size", vocab, max_vocab_difference}}) {
         DS_ASSIGN(const auto found, config.count(field, max_extent));
-        if (found && std::abs(*found - wanted) > difference)
+        if (found && std::abs(*found - expected) > difference)
             return bad_input("{}: {} is {}, but the target has {}: this drafter was made for another target",
-                             config.path(), field, *found, wanted);
+                             config.path(), field, *found, expected);
     }
     if (kind != DecodingHeadKind::hydra) return {};
     DS_ASSIGN(const auto head_arch, config.text("hydra_head_arch"));

@@ -83,9 +83,9 @@ class DecodingHeadDrafter final : public Drafter {
   private:
     /// Copies the context with the head that proposes.
     DraftContext head_context(const DraftContext& context) const {
-        DraftContext own = context;
-        if (own_lm_head_) own.head = own_lm_head_.get();
-        return own;
+        DraftContext level_context = context;
+        if (own_lm_head_) level_context.head = own_lm_head_.get();
+        return level_context;
     }
     Status gather_inputs(std::span<DraftJob> jobs, RoundStep& step) const;
 

@@ -26,14 +26,14 @@ Status DraftRunner::draft(DraftContext& context, std::span<DraftJob> jobs) {
     add_trees(context, jobs, plan);
     plan.draft_uniforms.assign(plan.trees.size() * plan.width * plan.max_drafts,
                                0.0);  // no draft is accepted
-    const Status drafted = backend.submit([&]() -> Status {
+    const Status status = backend.submit([&]() -> Status {
         DS_TRY(step_.begin(backend, "the drafts' trees"));
         step_.spans.begin(backend);
         DS_TRY(drafter_.enqueue(context, jobs, step_));
         step_.results.enqueue(backend);
         return {};
     });
-    DS_TRY(drafted);
+    DS_TRY(status);
     if (!jobs.front().is_known) DS_TRY(drafter_.collect(step_, jobs));
     step_.spans.record(context.phases);
     for (DraftJob& job : jobs) job.forget_slots();

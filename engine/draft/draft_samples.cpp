@@ -20,7 +20,7 @@ bool DraftSamples::prepare(const DraftContext& context, RoundStep& step, std::sp
     host_uniforms_.clear();
     std::size_t planned = trees.size();
     for (const GrowingTree& tree : trees) planned += total_width(tree.job->tree);
-    const std::span<std::int32_t> sizes = step.memory.host.list<std::int32_t>(columns_.own ? planned : 0);
+    const std::span<std::int32_t> sizes = step.memory.host.list<std::int32_t>(columns_.per_row ? planned : 0);
     int widest = 0;
     for (int level = 0; level < levels; ++level) {
         int row = first_rows_.back();
@@ -29,7 +29,7 @@ bool DraftSamples::prepare(const DraftContext& context, RoundStep& step, std::sp
             add_uniforms(tree, level, width_at(tree.job->tree, level));
             row += width_at(tree.job->tree, level);
         }
-        if (columns_.own && !columns_.counted && !sizes.empty())
+        if (columns_.per_row && !columns_.counted && !sizes.empty())
             std::fill(sizes.begin() + first_rows_.back(), sizes.begin() + row,
                       context.head->shape(level, 1).support);
         widest = std::max(widest, row - first_rows_.back());
@@ -43,13 +43,13 @@ bool DraftSamples::prepare(const DraftContext& context, RoundStep& step, std::sp
     uniforms_ = arena.alloc<double>(rows * topk);
     min_logit_ = arena.alloc<float>(widest);
     last_tied_ = arena.alloc<std::int32_t>(widest);
-    if (columns_.own) {
+    if (columns_.per_row) {
         tokens_ = arena.alloc<std::int32_t>((rows + trees.size()) * stride);
         sizes_ = arena.alloc<std::int32_t>(rows + trees.size());
     }
     if (!step.memory.enough()) return false;
     context.backend.upload(uniforms_, host_uniforms_.data(), host_uniforms_.size() * sizeof(double));
-    if (columns_.own) context.backend.upload(sizes_, sizes.data(), sizes.size_bytes());
+    if (columns_.per_row) context.backend.upload(sizes_, sizes.data(), sizes.size_bytes());
     return true;
 }
 
@@ -67,7 +67,7 @@ void DraftSamples::set_outputs(HeadCall& call) const {
     call.support_logits = logits(at);
     call.support_stride = columns_.stride;
     call.temperature = settings_->temperature;
-    if (!columns_.own) return;
+    if (!columns_.per_row) return;
     call.support_tokens = tokens(at);
     call.support_sizes = sizes_ + at;
 }
@@ -86,9 +86,9 @@ void DraftSamples::copy_shared_rows(int level, std::span<GrowingTree* const> tre
                            .cols = columns_.support,
                            .to = logits(to),
                            .to_stride = stride};
-        if (columns_.own)
+        if (columns_.per_row)
             copies[count++] = copy_of_words(tokens(from), 0, nodes, columns_.support, tokens(to), stride);
-        if (columns_.own && columns_.counted)
+        if (columns_.per_row && columns_.counted)
             copies[count++] = copy_of_words(sizes_ + from, 0, nodes, 1, sizes_ + to, 1);
         to += nodes;
         ++from;
@@ -123,7 +123,7 @@ void DraftSamples::enqueue(PhaseRecorder& phases, int level, std::span<GrowingTr
     op.logprobs = logprobs;
     op.min_logit = min_logit_;
     op.last_tied_id = last_tied_;
-    if (columns_.own) {
+    if (columns_.per_row) {
         op.sizes = sizes_ + first_row(level);
         op.tokens = tokens(first_row(level));
     }
@@ -131,8 +131,12 @@ void DraftSamples::enqueue(PhaseRecorder& phases, int level, std::span<GrowingTr
 }
 
 DraftProbs DraftSamples::rows(const TokenId* head_tokens) const {
-    return {logits(0),        logits(first_rows_.back()),           columns_.stride,
-            columns_.support, columns_.own ? tokens_ : head_tokens, columns_.own ? sizes_ : nullptr};
+    return {logits(0),
+            logits(first_rows_.back()),
+            columns_.stride,
+            columns_.support,
+            columns_.per_row ? tokens_ : head_tokens,
+            columns_.per_row ? sizes_ : nullptr};
 }
 
 }  // namespace draftscope

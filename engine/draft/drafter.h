@@ -40,7 +40,7 @@ struct DraftContext {
     LevelObserver* observer = nullptr;
     const DraftSampling* sampled =
         nullptr;                  ///< sample drafts from the head's distribution; null = take its best tokens
-    bool coverage_wanted = true;  ///< whether this step reports what the head covered
+    bool report_coverage = true;  ///< whether this step reports what the head covered
 };
 
 /// Per-sequence state (the drafter's own KV cache, suffix index, ...).
@@ -81,10 +81,10 @@ struct DraftJob {
     }
     /// Resets the job and keeps the memory of what the drafter fills in.
     void reset() {
-        DraftJob fresh;
-        fresh.out = std::move(out);
-        fresh.rows_per_call = std::move(rows_per_call);
-        *this = std::move(fresh);
+        DraftJob next;
+        next.out = std::move(out);
+        next.rows_per_call = std::move(rows_per_call);
+        *this = std::move(next);
     }
 };
 
@@ -99,9 +99,11 @@ struct DrafterProperties {
     std::size_t weight_bytes = 0;  ///< backbone weights read per level
     /// Weights that turn the target's hidden states into the drafter's inputs, read once per round.
     std::size_t feature_weight_bytes = 0;
-    int max_levels = 0;         ///< of a drafter with one head per level; 0 = unlimited
-    int trained_positions = 0;  ///< positions of text that it was trained for; 0 = unknown
-    Notes notes = {};           ///< what was guessed or odd in its files
+    int max_levels = 0;          ///< of a drafter with one head per level; 0 = unlimited
+    int trained_positions = 0;   ///< positions of text that it was trained for; 0 = unknown
+    bool nested_trees = true;    ///< of one top-k, a smaller tree is a part of a larger one
+    bool order_matters = false;  ///< drafts depend on the texts before: they are decoded one by one, in order
+    Notes notes = {};            ///< what was guessed or odd in its files
 };
 
 /// A drafting algorithm. Holds no sequences: their states come with the jobs. A step calls begin(), enqueue()
@@ -114,6 +116,8 @@ class Drafter {
     bool needs_hidden() const { return properties_.needs_hidden; }
     std::span<const int> aux_layers() const { return properties_.aux_layers; }
 
+    /// Forgets the texts of earlier runs. Only a drafter whose `order_matters` keeps any.
+    virtual void begin_run() {}
     /// Creates a state with capacity for `slots`: the longest text plus one tree
     /// (TreeSpec::drafting_nodes()). The state grows if it needs more. With `keeps_slots`, jobs may start at
     /// any slot that the state has processed before, with the same features and tokens, and share that work.

@@ -81,7 +81,7 @@ void add_types(const Json& object, std::vector<Evidence>& out) {
 
 }  // namespace
 
-Status check_family(const DrafterFiles& files, std::initializer_list<std::string_view> wanted) {
+Status check_family(const DrafterFiles& files, std::initializer_list<std::string_view> supported) {
     std::vector<Evidence> types, keys, tensors;
     if (files.config) {
         add_types(files.config->json(), types);
@@ -104,10 +104,10 @@ Status check_family(const DrafterFiles& files, std::initializer_list<std::string
         search(keys, family.keys, true);
         search(tensors, family.tensors, false);
         if (found == nullptr) continue;
-        if (std::find(wanted.begin(), wanted.end(), family.name) != wanted.end()) return {};
+        if (std::find(supported.begin(), supported.end(), family.name) != supported.end()) return {};
         return bad_input("{}: is a drafter of family {} ({}), not {} {} checkpoint; {}",
                          files.config ? files.config->path() : files.weights->path(), family.name,
-                         found->text, *wanted.begin() == "EAGLE" ? "an" : "a", *wanted.begin(),
+                         found->text, *supported.begin() == "EAGLE" ? "an" : "a", *supported.begin(),
                          family.drafters.empty() ? std::string("this version does not draft with it")
                                                  : fmt::format("use --drafter {}:PATH", family.drafters));
     }

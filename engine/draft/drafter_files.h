@@ -46,9 +46,9 @@ extern const std::vector<ConfigKey> speculators_keys;    ///< of speculators' to
 extern const std::vector<ConfigKey> eagle_layer_keys;    ///< of speculators' `transformer_layer_config`
 extern const std::vector<ConfigKey> decoding_head_keys;  ///< of Medusa's and Hydra's
 
-/// Returns an error if config or tensors are of another published family than those of `wanted`. The message
-/// names the first of them.
-Status check_family(const DrafterFiles& files, std::initializer_list<std::string_view> wanted);
+/// Returns an error if config or tensors are of another published family than those of `supported`. The
+/// message names the first of them.
+Status check_family(const DrafterFiles& files, std::initializer_list<std::string_view> supported);
 
 /// Returns an error if a tensor is neither used nor accepted by `may_ignore`. It would mean an unsupported
 /// variant of `kind`.

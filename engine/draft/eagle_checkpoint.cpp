@@ -186,19 +186,19 @@ Status choose_embeddings(const DrafterSource& drafter_source, const ModelConfig&
     constexpr std::array<std::string_view, 2> kinds = {"own", "target"};
     DS_ASSIGN(const std::string kind, drafter_source.choice("embeddings", kinds));
     const std::string name = out.name("embed_tokens.weight");
-    const TensorInfo* own = out.weights->find(name);
-    if (own == nullptr || kind == "target") {
-        if (own == nullptr && kind == "own" && drafter_source.options.contains("embeddings"))
+    const TensorInfo* tensor = out.weights->find(name);
+    if (tensor == nullptr || kind == "target") {
+        if (tensor == nullptr && kind == "own" && drafter_source.options.contains("embeddings"))
             return bad_input("{}: embeddings=own: tensor '{}' is missing", out.weights->path(), name);
         if (out.shape.hidden == target.hidden) return {};
         return bad_input(
             "{}: the hidden size {} differs from the target's {}, which requires embeddings in the "
             "checkpoint, but tensor '{}' is {}",
             out.weights->path(), out.shape.hidden, target.hidden, name,
-            own == nullptr ? "missing" : "not used");
+            tensor == nullptr ? "missing" : "not used");
     }
-    const std::int64_t difference = own->rows() - target.vocab;
-    const std::int64_t rows = std::abs(difference) > max_vocab_difference ? target.vocab : own->rows();
+    const std::int64_t difference = tensor->rows() - target.vocab;
+    const std::int64_t rows = std::abs(difference) > max_vocab_difference ? target.vocab : tensor->rows();
     DS_ASSIGN(out.embedding, require_tensor(*out.weights, name, {rows, out.shape.hidden},
                                             "from the target's vocabulary and config.json"));
     if (difference < 0)
@@ -254,12 +254,12 @@ std::string EagleCheckpoint::outer_name(std::string_view official) const {
     std::string_view other;
     for (const auto& [ours, theirs] : other_names)
         if (ours == official) other = theirs;
-    for (const std::string_view wanted : {official, other}) {
-        if (wanted.empty() || weights->find(wanted) != nullptr)
-            return std::string(wanted.empty() ? official : wanted);
+    for (const std::string_view candidate : {official, other}) {
+        if (candidate.empty() || weights->find(candidate) != nullptr)
+            return std::string(candidate.empty() ? official : candidate);
         std::vector<std::string> found = weights->names();
         std::erase_if(found, [&](const std::string& name) {
-            return name.starts_with(layer_prefix) || !is_part(name, wanted);
+            return name.starts_with(layer_prefix) || !is_part(name, candidate);
         });
         if (found.size() == 1) return found.front();
     }

@@ -16,11 +16,11 @@ std::string made_for(const EagleCheckpoint& out) {
     return out.verifier.empty() ? "another target" : out.verifier;
 }
 
-Status match_target(const JsonFile& file, const char* field, int found, int wanted,
+Status match_target(const JsonFile& file, const char* field, int found, int expected,
                     const EagleCheckpoint& out) {
-    if (found == wanted) return {};
+    if (found == expected) return {};
     return bad_input("{}: {} is {}, but the target has {}: this drafter was made for {}", file.path(), field,
-                     found, wanted, made_for(out));
+                     found, expected, made_for(out));
 }
 
 /// A small difference is padding or added tokens.

@@ -88,8 +88,8 @@ Status EagleDrafter::check(const DraftJob& job) const {
         return failed("{}: {} verified slots need {} tokens, found {}: a round is missing", name_, slots,
                       slots + 1, job.tokens.size());
     }
-    if (state.keeps_slots && slots > state.kept)
-        return failed("{}: {} slots exceed the {} that the state keeps", name_, slots, state.kept);
+    if (state.keeps_slots && slots > state.num_rows)
+        return failed("{}: {} slots exceed the {} that the state keeps", name_, slots, state.num_rows);
     const int positions = model_->checkpoint().rope.positions,
               depth = job.tree.nodes > 1 ? job.tree.depth : 0;
     if (slots > positions)
@@ -109,7 +109,7 @@ Status EagleDrafter::begin(DraftContext& context, std::span<DraftJob> jobs) {
         if (state.keeps_slots && first < state.cache.length()) state.cache.truncate(std::max(first, 0));
         DS_TRY(check(job));
         known_.push_back(state.reuse_known(job.new_slots()));
-        state.make_room(job.new_slots() - known_.back() + job.tree.drafting_nodes());
+        state.ensure_free(job.new_slots() - known_.back() + job.tree.drafting_nodes());
     }
     return TreeGrowth::check(context, jobs);
 }
@@ -204,12 +204,12 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows, RoundS
                                 .to = to,
                                 .to_stride = width};
         } else {
-            const Rows<const float> mine =
+            const Rows<const float> source =
                 (needs_hidden() ? job.new_hidden : job.new_aux).slice(slice.first, slice.rows);
-            const bool whole = mine.stride == mine.cols;
-            if (whole) backend.upload(to, mine.data, numel(slice.rows, width) * sizeof(float));
-            for (int r = 0; !whole && r < mine.rows; ++r)
-                backend.upload(to + numel(r, width), mine.row_data(r), width * sizeof(float));
+            const bool contiguous = source.stride == source.cols;
+            if (contiguous) backend.upload(to, source.data, numel(slice.rows, width) * sizeof(float));
+            for (int r = 0; !contiguous && r < source.rows; ++r)
+                backend.upload(to + numel(r, width), source.row_data(r), width * sizeof(float));
         }
         to += numel(slice.rows, width);
     }

@@ -52,9 +52,9 @@ Status read_layers(const GgufFile& file, EagleCheckpoint& out) {
 /// Checks the keys that nobody reads.
 Status check_metadata(const GgufFile& file, Notes& notes) {
     nlohmann::json rest = file.values_below("eagle3.");
-    for (const char* own :
+    for (const char* key :
          {"target_layers", "extract_layers", "target_hidden_size", "norm_before_residual", "norm_before_fc"})
-        rest.erase(own);
+        rest.erase(key);
     return check_keys(file.path(), "eagle3.", rest, gguf_model_keys, notes);
 }
 

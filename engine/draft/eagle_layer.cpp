@@ -29,7 +29,7 @@ bool EagleLayer::reserve(RoundMemory& memory, int rows) {
     const int width = 2 * shape_.hidden;
     inputs_ = memory.backend.alloc<float>(numel(rows, width));
     fused_ = memory.activations(device(), numel(rows, kernels::padded_columns(width)));
-    return memory.enough() && decoder_.make_room(rows);
+    return memory.enough() && decoder_.reserve_rows(rows);
 }
 
 Status EagleLayer::enqueue(const DecoderBatch& batch, const std::int32_t* ancestor_slots) {

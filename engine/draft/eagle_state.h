@@ -18,21 +18,21 @@ struct EagleState final : DrafterState {
     EagleState(int slots, bool keeps, const LayerShape& shape, kernels::KvType type,
                kernels::Backend& backend)
         : cache(1, slots, shape.kv_width(), type, backend),
-          kept(keeps ? slots : 1),
+          num_rows(keeps ? slots : 1),
           keeps_slots(keeps),
           hidden(shape.hidden) {}
 
     KvCache cache;
-    int kept = 1;                   ///< rows of `inputs` and `outputs`
+    int num_rows = 1;               ///< rows of `inputs` and `outputs`
     bool keeps_slots = false;       ///< rows are those of all slots; else the row is that of the last slot
     int hidden = 0;                 ///< d
     int known = 0;                  ///< slots whose keys and values the cache holds; at least its length
-    kernels::DeviceBuffer inputs;   ///< [kept, 2d]
-    kernels::DeviceBuffer outputs;  ///< [kept, d]; that of the last slot gives the root's candidates
+    kernels::DeviceBuffer inputs;   ///< [num_rows, 2d]
+    kernels::DeviceBuffer outputs;  ///< [num_rows, d]; that of the last slot gives the root's candidates
 
     /// Returns false if out of memory.
     bool reserve(kernels::Backend& backend) {
-        const std::size_t bytes = numel(kept, hidden) * sizeof(float);
+        const std::size_t bytes = numel(num_rows, hidden) * sizeof(float);
         return inputs.reserve(backend.memory(), 2 * bytes) && outputs.reserve(backend.memory(), bytes);
     }
     int row_of(int slot) const { return keeps_slots ? slot : 0; }
@@ -49,7 +49,7 @@ struct EagleState final : DrafterState {
         return count;
     }
     /// Makes room for `rows` rows after the known slots.
-    void make_room(int rows) {
+    void ensure_free(int rows) {
         const int length = cache.length();
         cache.truncate(std::max(known, length));
         cache.ensure_free(rows);

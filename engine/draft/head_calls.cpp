@@ -17,12 +17,12 @@ bool HeadCalls::prepare(DraftContext& context, RoundStep& step, std::span<const 
     count_ = 0;
     calls_ = step.memory.host.list<Call>(levels);
     if (!head_->reserve(context.backend, levels, max_rows, topk)) return false;
-    place_values(trees);
+    allocate_values(trees);
     return step.memory.enough();
 }
 
 /// Assigns indices to the values that the head stores, and allocates memory for them.
-void HeadCalls::place_values(std::span<const GrowingTree> trees) {
+void HeadCalls::allocate_values(std::span<const GrowingTree> trees) {
     RoundMemory& memory = step_->memory;
     const std::size_t sizes = trees.size() * (static_cast<std::size_t>(levels_) + 1);
     set_first_ = memory.host.list<std::int32_t>(sizes);
@@ -56,20 +56,20 @@ void HeadCalls::begin(DraftContext& context, int level, std::span<GrowingTree* c
     Call& call = calls_[count_++];
     call = {level, rows, step_->memory.host.list<HeadSequence>(trees.size())};
     if (!step_->memory.enough()) return;
-    const bool wants_sets = set_tokens_ > 0 && (head_->needs().sets || step_->plan.sets_by_head);
+    const bool needs_sets = set_tokens_ > 0 && (head_->needs().sets || step_->plan.sets_by_head);
     for (std::size_t i = 0; i < call.sequences.size(); ++i) {
         const GrowingTree& tree = *trees[i];
         HeadSequence& sequence = call.sequences[i];
         sequence.state = tree.job->head_state;
-        sequence.place = tree.index;
+        sequence.index = tree.index;
         sequence.first_row = tree.first_row;
         sequence.rows = shared_ ? 1 : tree.nodes;
-        if (!wants_sets) continue;
+        if (!needs_sets) continue;
         sequence.set = sets_ + set_first_[set_at(tree.index, level)];
         sequence.set_size = values_ + set_at(tree.index, level);
     }
     HeadCall begun = call_of(context, call);
-    if (wants_inputs()) begun.inputs = inputs;
+    if (needs_inputs()) begun.inputs = inputs;
     head_->begin(begun);
 }
 
@@ -80,7 +80,7 @@ HeadCall HeadCalls::call_of(DraftContext& context, const Call& call) {
     return out;
 }
 
-void HeadCalls::finish(std::span<const GrowingTree> trees, bool coverage_wanted) {
+void HeadCalls::finish(std::span<const GrowingTree> trees, bool report_coverage) {
     RoundLayout& layout = step_->layout;
     kernels::Backend& backend = *step_->backend;
     if (step_->plan.sets_by_head) {
@@ -97,7 +97,7 @@ void HeadCalls::finish(std::span<const GrowingTree> trees, bool coverage_wanted)
         layout.sets = {sets_, first, values_, rows};
     }
     values_index_ = step_->results.request(values_, value_first_[levels_]);
-    reads_sets_ = head_->needs().sets && coverage_wanted;
+    reads_sets_ = head_->needs().sets && report_coverage;
     if (reads_sets_) sets_index_ = step_->results.request(sets_, set_tokens_);
 }
 
@@ -108,7 +108,7 @@ void HeadCalls::collect() {
         call_sizes_.clear();
         for (const HeadSequence& sequence : call.sequences) {
             if (!head_->needs().sets) break;
-            const std::size_t at = set_at(sequence.place, call.level);
+            const std::size_t at = set_at(sequence.index, call.level);
             const int capacity = head_->shape(call.level, sequence.rows).set;
             call_sizes_.push_back(std::clamp(results.values(values_index_ + at, 1)[0], 0, capacity));
             call_sets_.push_back(reads_sets_ ? results.values<TokenId>(sets_index_ + set_first_[at], capacity)

@@ -19,7 +19,7 @@ class HeadCalls {
     /// `shared`: one row serves all nodes of a tree's level. Returns false if out of memory.
     bool prepare(DraftContext& context, RoundStep& step, std::span<const GrowingTree> trees, int levels,
                  int topk, int max_rows, bool shared);
-    bool wants_inputs() const { return head_->needs().inputs; }
+    bool needs_inputs() const { return head_->needs().inputs; }
     /// Begins a level's call, before its rows are computed.
     void begin(DraftContext& context, int level, std::span<GrowingTree* const> trees, int rows,
                const float* inputs);
@@ -28,7 +28,7 @@ class HeadCalls {
     void propose(HeadCall& call) { head_->propose(call); }
     /// Hands the tokens that the trees' rows could propose to the step, and requests the values for
     /// collect().
-    void finish(std::span<const GrowingTree> trees, bool coverage_wanted);
+    void finish(std::span<const GrowingTree> trees, bool report_coverage);
     /// Passes the downloaded values to the head.
     void collect();
 
@@ -39,7 +39,7 @@ class HeadCalls {
     };
     std::size_t set_at(int tree, int level) const { return numel(tree, levels_ + 1) + level; }
     HeadCall call_of(DraftContext& context, const Call& call);
-    void place_values(std::span<const GrowingTree> trees);
+    void allocate_values(std::span<const GrowingTree> trees);
 
     RoundStep* step_ = nullptr;
     LmHead* head_ = nullptr;

@@ -140,10 +140,11 @@ Result<HeadRows> read_head_rows(const WeightSource& source, const HeadRowMaps& m
         return bad_input("{}: tensor '{}' is missing; {} has {} rows, and the target {} tokens",
                          source.path(), maps.to_target, maps.head, rows.value_or(0), vocab);
     }
-    const auto beyond = std::count_if(tokens.begin(), tokens.end(), [&](auto id) { return id >= vocab; });
-    if (beyond > 0)
+    const auto out_of_vocab =
+        std::count_if(tokens.begin(), tokens.end(), [&](auto id) { return id >= vocab; });
+    if (out_of_vocab > 0)
         add_note(notes, "{}: {} has {} rows of tokens beyond the target's {}; they are not used",
-                 source.path(), maps.head, beyond, vocab);
+                 source.path(), maps.head, out_of_vocab, vocab);
     return sorted_rows(tokens, vocab);
 }
 

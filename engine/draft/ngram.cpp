@@ -3,50 +3,62 @@
 #include <utility>
 #include <vector>
 
-#include "base/parse.h"
+#include "engine/draft/drafter_params.h"
 #include "engine/draft/registry.h"
 
 namespace draftscope {
 namespace {
 
-/// Upper bound of the n-gram length (our default).
-constexpr int max_ngram = 16;
-
-/// Upper bound of `window`: exceeds every context.
-constexpr int max_window = 1 << 24;
-
 struct NgramOptions {
-    int max = 3;      ///< longest suffix to look up
-    int min = 1;      ///< shortest suffix to look up
-    int window = 0;   ///< a match must lie in this many latest tokens; 0 = the whole text
-    int backoff = 1;  ///< 1: shorten an unknown suffix down to min; 0: look up max only
+    double max = 3;      ///< longest suffix to look up
+    double min = 1;      ///< shortest suffix to look up
+    double window = 0;   ///< a match must lie in this many latest tokens; 0 = the whole text
+    double backoff = 1;  ///< 1: shorten an unknown suffix down to min; 0: look up max only
+    double first = 0;    ///< 1: copy the earliest occurrence; 0: the latest
+    double hits = 1;     ///< a suffix must have occurred as often before
+    double extend = 1;   ///< 1: a repetition that reaches the end of the text continues with its own drafts
+    double tokens = 0;   ///< most drafts; 0 = as many as the tree has
+    double least = 1;    ///< fewer drafts are not worth a round
+    double pool = 0;     ///< 1: what the text lacks is looked up in all texts before
 };
 
-/// Hash table from n-gram to the latest position after it. One block of memory for the text length given to
-/// the constructor; a longer text reallocates it.
+/// Published defaults. llama.cpp's are those of ngram-simple.
+struct NgramPreset {
+    std::string_view name;
+    NgramOptions options;
+};
+constexpr NgramPreset presets[] = {
+    {"vllm", {.max = 5, .min = 5, .first = 1, .extend = 0}},
+    {"transformers", {.max = 2, .min = 1, .first = 1, .extend = 0, .tokens = 10}},
+    {"llama.cpp", {.max = 12, .min = 12, .extend = 0, .tokens = 48, .least = 12}},
+};
+
+/// Hash table from n-gram to a position after it. One block of memory for the text length given to the
+/// constructor; a longer text reallocates it.
 class PositionTable {
   public:
+    struct Entry {
+        std::uint64_t hash = 0;
+        int position = 0;  ///< of the first or the latest occurrence; 0 = the n-gram is absent
+        int hits = 0;
+    };
     explicit PositionTable(int tokens)
         : entries_(std::bit_ceil(2 * static_cast<std::size_t>(std::max(tokens, 8)))) {}
     /// Requires position > 0.
-    void set(std::uint64_t hash, int position) {
+    void add(std::uint64_t hash, int position, bool keep_first) {
         Entry& entry = entries_[find_entry(hash)];
         used_ += entry.position == 0 ? 1 : 0;
-        entry = {hash, position};
+        const bool stays = keep_first && entry.position != 0;
+        entry = {hash, stays ? entry.position : position, entry.hits + 1};
         if (2 * used_ > entries_.size()) grow();
     }
-    /// Returns 0 if the hash is absent.
-    int at(std::uint64_t hash) const { return entries_[find_entry(hash)].position; }
+    Entry at(std::uint64_t hash) const { return entries_[find_entry(hash)]; }
     void clear() {
         std::fill(entries_.begin(), entries_.end(), Entry());
         used_ = 0;
     }
 
   private:
-    struct Entry {
-        std::uint64_t hash = 0;
-        int position = 0;
-    };
     /// Returns the entry of the hash, or the free entry for it. A free entry always exists.
     std::size_t find_entry(std::uint64_t hash) const {
         const std::size_t mask = entries_.size() - 1;
@@ -64,19 +76,6 @@ class PositionTable {
     std::size_t used_ = 0;
 };
 
-/// The latest occurrence of each n-gram of the text that has a successor.
-struct NgramState final : DrafterState {
-    NgramState(NgramOptions options, int tokens)
-        : follows(options.max - options.min + 1, PositionTable(tokens)) {}
-    std::vector<PositionTable> follows;  ///< per length: the position after the n-gram
-    int indexed = 0;                     ///< number of tokens whose preceding n-grams are indexed
-
-    void forget() {
-        for (PositionTable& positions : follows) positions.clear();
-        indexed = 0;
-    }
-};
-
 std::uint64_t ngram_hash(std::span<const TokenId> gram) {
     std::uint64_t hash = 0xcbf29ce484222325u;
     for (const TokenId token : gram) {
@@ -90,47 +89,97 @@ std::span<const TokenId> ending_at(std::span<const TokenId> tokens, int end, int
     return tokens.subspan(end - n, n);
 }
 
-/// Prompt lookup. Looks up the longest suffix of the text that occurred before, and drafts what followed its
-/// latest occurrence as a chain.
+/// The n-grams of one text, each with an occurrence that has a successor.
+class NgramIndex {
+  public:
+    NgramIndex(const NgramOptions& options, int tokens)
+        : options_(options),
+          min_(static_cast<int>(options.min)),
+          max_(static_cast<int>(options.max)),
+          follows_(max_ - min_ + 1, PositionTable(tokens)) {}
+
+    /// Adds what the text has beyond the tokens added before; a shorter text is indexed again.
+    void update(std::span<const TokenId> text) {
+        const int size = static_cast<int>(text.size());
+        if (indexed_ > size) {
+            for (PositionTable& positions : follows_) positions.clear();
+            indexed_ = 0;
+        }
+        // An n-gram that ends before position p is only useful once token p follows it.
+        for (int p = std::max(indexed_, 1); p < size; ++p)
+            for (int n = min_; n <= std::min(max_, p); ++n)
+                follows_[n - min_].add(ngram_hash(ending_at(text, p, n)), p, options_.first == 1);
+        indexed_ = size;
+    }
+    /// Returns the position in `text`, which was indexed, behind an occurrence of the longest known suffix of
+    /// `tokens`, or -1.
+    int find(std::span<const TokenId> text, std::span<const TokenId> tokens) const {
+        const int size = static_cast<int>(text.size()), last = static_cast<int>(tokens.size());
+        for (int n = std::min(max_, last - (text.data() == tokens.data() ? 1 : 0)); n >= min_; --n) {
+            const std::span<const TokenId> suffix = ending_at(tokens, last, n);
+            const PositionTable::Entry found = follows_[n - min_].at(ngram_hash(suffix));
+            const bool counts = found.position > 0 && found.hits >= options_.hits &&
+                                (options_.window == 0 || size - found.position <= options_.window);
+            if (counts && std::ranges::equal(ending_at(text, found.position, n), suffix))
+                return found.position;
+            if (options_.backoff == 0) break;
+        }
+        return -1;
+    }
+
+  private:
+    NgramOptions options_;
+    int min_, max_;
+    std::vector<PositionTable> follows_;  ///< per length
+    int indexed_ = 0;                     ///< tokens whose preceding n-grams are indexed
+};
+
+struct NgramState final : DrafterState {
+    NgramState(const NgramOptions& options, int tokens) : index(options, tokens) {}
+    NgramIndex index;
+    int pooled = -1;  ///< tokens of the text in the pool; -1 = not begun
+};
+
+constexpr TokenId no_token = -1;
+
+/// Prompt lookup. Looks up the longest suffix of the text that occurred before, and drafts what followed as a
+/// chain.
 class NgramDrafter final : public Drafter {
   public:
-    explicit NgramDrafter(NgramOptions options) : Drafter({.uses_head = false}), options_(options) {}
+    explicit NgramDrafter(const NgramOptions& options)
+        : Drafter({.uses_head = false,
+                   .nested_trees = options.least <= 1 && options.pool == 0,
+                   .order_matters = options.pool == 1}),
+          options_(options),
+          pool_index_(options, 1024) {}
 
+    void begin_run() override {
+        pool_.clear();
+        pool_index_.update({});
+    }
     std::unique_ptr<DrafterState> make_state(int slots, bool) const override {
         return std::make_unique<NgramState>(options_, slots);
     }
     Status begin(DraftContext& context, std::span<DraftJob> jobs) override;
 
   private:
-    void index(std::span<const TokenId> tokens, NgramState& state) const;
+    void add_to_pool(std::span<const TokenId> tokens, NgramState& state);
     Status draft(PhaseRecorder& phases, DraftJob& job) const;
-    /// Returns the position after the latest earlier occurrence of the longest known suffix, or -1.
-    int find_continuation(std::span<const TokenId> tokens, const NgramState& state) const;
 
     NgramOptions options_;
+    std::vector<TokenId> pool_;  ///< texts of the run, each behind a no_token
+    NgramIndex pool_index_;
 };
 
-void NgramDrafter::index(std::span<const TokenId> tokens, NgramState& state) const {
-    const int size = static_cast<int>(tokens.size());
-    // An n-gram that ends before position p is only useful once token p follows it.
-    for (int p = std::max(state.indexed, 1); p < size; ++p) {
-        for (int n = options_.min; n <= std::min(options_.max, p); ++n) {
-            state.follows[n - options_.min].set(ngram_hash(ending_at(tokens, p, n)), p);
-        }
+void NgramDrafter::add_to_pool(std::span<const TokenId> tokens, NgramState& state) {
+    if (state.pooled < 0) {
+        pool_.push_back(no_token);
+        state.pooled = 0;
     }
-    state.indexed = size;
-}
-
-int NgramDrafter::find_continuation(std::span<const TokenId> tokens, const NgramState& state) const {
-    const int size = static_cast<int>(tokens.size());
-    for (int n = std::min(options_.max, size - 1); n >= options_.min; --n) {
-        const std::span<const TokenId> suffix = ending_at(tokens, size, n);
-        const int found = state.follows[n - options_.min].at(ngram_hash(suffix));
-        const bool in_reach = found > 0 && (options_.window == 0 || size - found <= options_.window);
-        if (in_reach && std::ranges::equal(ending_at(tokens, found, n), suffix)) return found;
-        if (options_.backoff == 0) break;
-    }
-    return -1;
+    const std::size_t known = std::min<std::size_t>(state.pooled, tokens.size());
+    pool_.insert(pool_.end(), tokens.begin() + static_cast<std::ptrdiff_t>(known), tokens.end());
+    state.pooled = std::max(state.pooled, static_cast<int>(tokens.size()));
+    pool_index_.update(pool_);
 }
 
 Status NgramDrafter::begin(DraftContext& context, std::span<DraftJob> jobs) {
@@ -140,8 +189,8 @@ Status NgramDrafter::begin(DraftContext& context, std::span<DraftJob> jobs) {
         PhaseScope scope(context.phases, Phase::backbone, 0, static_cast<int>(jobs.size()));
         for (DraftJob& job : jobs) {
             auto& state = static_cast<NgramState&>(*job.state);
-            if (state.indexed > static_cast<int>(job.tokens.size())) state.forget();
-            index(job.tokens, state);
+            state.index.update(job.tokens);
+            if (options_.pool == 1) add_to_pool(job.tokens, state);
         }
     }
     for (DraftJob& job : jobs) DS_TRY(draft(context.phases, job));
@@ -156,13 +205,25 @@ Status NgramDrafter::draft(PhaseRecorder& phases, DraftJob& job) const {
         job.out.reset(job.tokens.back(), job.tree.nodes);
         job.rows_per_call.clear();
         job.is_known = true;
-        const int size = static_cast<int>(job.tokens.size());
-        const int from = find_continuation(job.tokens, static_cast<const NgramState&>(*job.state));
-        const int drafts = from < 0 ? 0 : std::min(job.tree.levels(), job.tree.nodes - 1);
+        std::span<const TokenId> text = job.tokens;
+        int from = static_cast<const NgramState&>(*job.state).index.find(text, job.tokens);
+        if (from < 0 && options_.pool == 1) {
+            text = pool_;
+            from = pool_index_.find(text, job.tokens);
+        }
+        const int size = static_cast<int>(text.size());
+        int drafts = from < 0 ? 0 : std::min(job.tree.levels(), job.tree.nodes - 1);
+        if (options_.tokens > 0) drafts = std::min(drafts, static_cast<int>(options_.tokens));
+        if (options_.extend == 0) drafts = std::min(drafts, size - from);
+        if (text.data() != job.tokens.data()) {
+            const auto rest = text.subspan(from);
+            drafts = std::min(drafts, static_cast<int>(std::ranges::find(rest, no_token) - rest.begin()));
+        }
+        if (drafts < options_.least) drafts = 0;
         for (int i = 0; i < drafts; ++i) {
             // A repetition that reaches the end of the text continues with its own drafts.
             const int p = from + i;
-            const TokenId token = p < size ? job.tokens[p] : job.out.tokens[p - size + 1];
+            const TokenId token = p < size ? text[p] : job.out.tokens[p - size + 1];
             job.out.add(token, i, 0.0f);
         }
     }
@@ -170,62 +231,54 @@ Status NgramDrafter::draft(PhaseRecorder& phases, DraftJob& job) const {
     return job.out.finish();
 }
 
-struct NgramField {
-    std::string_view name;
-    int min_value, max_value;
-    int NgramOptions::*value;
-};
-constexpr NgramField fields[] = {
-    {"max", 1, max_ngram, &NgramOptions::max},
-    {"min", 1, max_ngram, &NgramOptions::min},
-    {"window", 0, max_window, &NgramOptions::window},
-    {"backoff", 0, 1, &NgramOptions::backoff},
-};
-
-Status set_option(std::string_view text, NgramOptions& options) {
-    const std::size_t equals = text.find('=');
-    const std::string_view name = text.substr(0, equals);
-    const std::string_view value =
-        equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
-    for (const NgramField& field : fields) {
-        if (field.name != name) continue;
-        const auto number = parse_number<int>(value);
-        if (!number || *number < field.min_value || *number > field.max_value)
-            return bad_input("drafter 'ngram': {}={} is not a whole number in {}..{}", name, value,
-                             field.min_value, field.max_value);
-        options.*field.value = *number;
-        return {};
-    }
-    return bad_input("drafter 'ngram' has no parameter '{}'; it has max, min, window and backoff", name);
-}
-
-/// `path` is "" or parameters: "max=3,min=1,window=0,backoff=1".
+/// `path` is "", a preset's name, parameters, or a preset followed by parameters.
 Result<std::unique_ptr<Drafter>> make_ngram(const std::string& path, const Target&, kernels::Backend&) {
     NgramOptions options;
-    for (std::string_view rest = path; !rest.empty();) {
-        const std::size_t comma = rest.find(',');
-        DS_TRY(set_option(rest.substr(0, comma), options));
-        rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    std::string_view rest = path;
+    const std::string_view name = rest.substr(0, rest.find(','));
+    if (const auto* preset = std::ranges::find(presets, name, &NgramPreset::name);
+        preset != std::end(presets)) {
+        options = preset->options;
+        rest.remove_prefix(std::min(name.size() + 1, rest.size()));
     }
-    if (options.min > options.max) {
+    const DrafterParam params[] = {{"max", 1, 32, &options.max},
+                                   {"min", 1, 32, &options.min},
+                                   {"window", 0, 1 << 24, &options.window},
+                                   {"backoff", 0, 1, &options.backoff},
+                                   {"first", 0, 1, &options.first},
+                                   {"hits", 1, 1 << 24, &options.hits},
+                                   {"extend", 0, 1, &options.extend},
+                                   {"tokens", 0, 1024, &options.tokens},
+                                   {"least", 1, 1024, &options.least},
+                                   {"pool", 0, 1, &options.pool}};
+    DS_TRY(read_params("ngram", rest, params));
+    if (options.min > options.max)
         return bad_input("drafter 'ngram': min={} is above max={}", options.min, options.max);
-    }
+    if (options.first == 1 && options.window > 0)
+        return bad_input(
+            "drafter 'ngram': first=1 keeps the earliest match, which window={} may leave out; use one of "
+            "both",
+            options.window);
     return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(options));
 }
 
 }  // namespace
 
 DrafterInfo describe_ngram() {
-    return {.id = "ngram",
-            .name = "Prompt lookup",
-            .help =
-                "copies the continuation of an earlier occurrence of the last words; "
-                "ngram:max=3,min=1,window=0,backoff=1 sets the lengths to match, the search window in tokens "
-                "(0 = all) and whether an unknown n-gram is shortened",
-            .uses_head = false,
-            .chains_only = true,
-            .needs_weights = false,
-            .make = make_ngram};
+    return {
+        .id = "ngram",
+        .name = "Prompt lookup",
+        .help =
+            "copies what followed an earlier occurrence of the last words; ngram:max=3,min=1,window=0,"
+            "backoff=1,first=0,hits=1,extend=1,tokens=0,least=1,pool=0 sets the lengths to match, the search "
+            "window in tokens (0 = all), whether an unknown n-gram is shortened, the earliest or latest "
+            "match, how often it must have occurred, whether a repetition may run beyond the text, most and "
+            "least drafts, and whether earlier texts of the run are searched; ngram:vllm, ngram:transformers "
+            "and ngram:llama.cpp have their defaults",
+        .uses_head = false,
+        .chains_only = true,
+        .needs_weights = false,
+        .make = make_ngram};
 }
 
 }  // namespace draftscope

@@ -140,7 +140,7 @@ void PathRows::gather_inputs(const Level& level) {
             copies[i] = {.from = tree.input, .count = 1, .cols = stride, .to = to};
     }
     backend.copy_rows(copies);
-    if (by_node && level.inputs_wanted)
+    if (by_node && level.needs_inputs)
         target_.embeddings().enqueue(backend, level.tokens, level.rows, rows_, stride);
 }
 

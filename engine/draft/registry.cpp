@@ -8,6 +8,7 @@ namespace draftscope {
 #define DS_DRAFTERS(DRAFTER) \
     DRAFTER(none)            \
     DRAFTER(ngram)           \
+    DRAFTER(suffix)          \
     DRAFTER(eagle2)          \
     DRAFTER(eagle3)          \
     DRAFTER(medusa)          \

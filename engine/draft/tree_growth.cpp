@@ -56,7 +56,7 @@ void TreeGrowth::begin(DraftContext& context) {
         copies[i] = {
             .from = trees_[i].input, .count = 1, .cols = width, .to = roots_ + numel(trees_[i].index, width)};
     }
-    if (calls_.wants_inputs()) context.backend.copy_rows(copies);
+    if (calls_.needs_inputs()) context.backend.copy_rows(copies);
     calls_.begin(context, 0, active, static_cast<int>(trees_.size()), roots_);
 }
 
@@ -73,7 +73,7 @@ Status TreeGrowth::enqueue(DraftContext& context) {
                                }) -
                 listed.begin();
     }
-    calls_.finish(trees_, context.coverage_wanted);
+    calls_.finish(trees_, context.report_coverage);
     if (samples_.active()) step_->layout.draft_probs = samples_.rows(pool_.proposed().tokens);
     rerank(context.phases);
     return step_->check_memory("the trees");
@@ -87,7 +87,7 @@ Status TreeGrowth::grow_level(DraftContext& context, int level, std::span<Growin
         tree->job->rows_per_call.push_back(shared ? 1 : tree->nodes);
         rows += tree->job->rows_per_call.back();
     }
-    LevelRows::Level call{context, *step_, level, rows, trees, calls_.wants_inputs()};
+    LevelRows::Level call{context, *step_, level, rows, trees, calls_.needs_inputs()};
     if (level > 0) {
         call.tokens = pool_.tokens();
         call.parents = pool_.parents();

@@ -22,7 +22,7 @@ class LevelRows {
         RoundStep& step;
         int level = 0, rows = 0;
         std::span<GrowingTree* const> trees;
-        bool inputs_wanted = false;  ///< whether the LM head reads HeadCall::inputs
+        bool needs_inputs = false;  ///< whether the LM head reads HeadCall::inputs
         // Of the level's nodes; a tree's start at first_node. Null at level 0, whose nodes are the roots.
         const std::int32_t* tokens = nullptr;
         const std::int32_t* parents = nullptr;         ///< nodes of the previous level
@@ -36,7 +36,7 @@ class LevelRows {
     virtual bool reserve(RoundStep& step, int trees, int nodes) = 0;
     /// Enqueues the rows of a level. `inputs_known` is called after their inputs are enqueued and before the
     /// long-running work, but not at level 0, whose inputs are known before. It gets HeadCall::inputs,
-    /// complete if inputs_wanted.
+    /// complete if needs_inputs.
     virtual Status enqueue(const Level& level, FunctionRef<void(const float* inputs)> inputs_known) = 0;
     /// Enqueues and returns the rows as input of the LM head, [rows, padded_columns(d)].
     virtual kernels::Activations enqueue_head_rows(int rows) = 0;

@@ -68,11 +68,11 @@ void StaticLevels::upload(kernels::Backend& backend, RoundArena& arena, std::spa
                 sibling = first_child ? 0 : sibling + 1;
                 // Samples are taken in order, whatever ranks the tree names: a skipped sample would never be
                 // verified.
-                const int cell = above * topk + (sampled ? sibling : node.rank);
-                values_[mask + cell] = 1;
+                const int index = above * topk + (sampled ? sibling : node.rank);
+                values_[mask + index] = 1;
                 if (!node.inner) continue;
                 row_of_[at] = rows++;
-                values_.push_back(cell);
+                values_.push_back(index);
             }
         }
     }

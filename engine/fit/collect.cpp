@@ -93,9 +93,9 @@ class CollectingHead final : public LmHead {
                 call.ids[to] = token(c);
                 call.logits[to] = best_.values.row(r)[c];
             }
-            keep(out_.drafted, hidden.row(r), *lanes_[r], r, call.level);
+            keep(out_.draft, hidden.row(r), *lanes_[r], r, call.level);
             for (int c = 0; c < options_.label_topk; ++c)
-                out_.drafted.top.push_back(c < best ? token(c) : no_token);
+                out_.draft.top.push_back(c < best ? token(c) : no_token);
         }
     }
 
@@ -152,17 +152,17 @@ class Collector {
                                        : -1.0,
                           "running the drafter over the recording");
             DS_TRY(round(active));
-            std::vector<Lane*> still;
+            std::vector<Lane*> remaining;
             for (Lane* lane : active) {
                 if (!advance(*lane)) {
                     DS_ASSIGN(const bool filled, fill(*lane));
                     if (!filled) continue;
                 }
-                still.push_back(lane);
+                remaining.push_back(lane);
             }
-            active = std::move(still);
+            active = std::move(remaining);
         }
-        if (samples_.text.rows() + samples_.drafted.rows() == 0)
+        if (samples_.text.rows() + samples_.draft.rows() == 0)
             return bad_input(
                 "the recording has no draft steps: its texts end before a round fits; record longer texts");
         return std::move(samples_);
@@ -170,17 +170,17 @@ class Collector {
 
   private:
     Status plan() {
-        std::int64_t places = 0;
+        std::int64_t positions = 0;
         const std::vector<int>& usable = split_.usable();
-        for (const int t : usable) places += texts_.generated(t) - 1;
+        for (const int t : usable) positions += texts_.generated(t) - 1;
         if (usable.size() < 2)
             return bad_input(
                 "the recording has {} texts with at least two generated tokens; fitting needs two or more, "
                 "one of them for the report",
                 usable.size());
         stride_ = static_cast<int>(
-            std::max<std::int64_t>(1, (places + options_.anchors - 1) / std::max(options_.anchors, 1)));
-        planned_ = places / stride_;
+            std::max<std::int64_t>(1, (positions + options_.anchors - 1) / std::max(options_.anchors, 1)));
+        planned_ = positions / stride_;
         samples_.prompts = static_cast<int>(usable.size());
         return {};
     }
@@ -226,15 +226,17 @@ class Collector {
             DraftJob job;
             job.sequence = static_cast<int>(jobs.size());
             job.tokens = std::span(lane->text.tokens).first(static_cast<std::size_t>(lane->anchor) + 1);
-            const int fresh = lane->anchor - lane->slots;
-            if (drafter_.needs_hidden()) job.new_hidden = lane->text.hidden.view().slice(lane->slots, fresh);
-            if (!drafter_.aux_layers().empty()) job.new_aux = lane->text.aux.view().slice(lane->slots, fresh);
+            const int new_slots = lane->anchor - lane->slots;
+            if (drafter_.needs_hidden())
+                job.new_hidden = lane->text.hidden.view().slice(lane->slots, new_slots);
+            if (!drafter_.aux_layers().empty())
+                job.new_aux = lane->text.aux.view().slice(lane->slots, new_slots);
             lane->slots = lane->anchor;
             job.state = lane->drafter.get();
             job.head_state = lane;
             jobs.push_back(std::move(job));
         }
-        const bool drafts = options_.drafted_every > 0 && rounds_++ % options_.drafted_every == 0;
+        const bool drafts = options_.draft_every > 0 && rounds_++ % options_.draft_every == 0;
         if (options_.text_rows)
             DS_TRY(draft(jobs, TreeSpec{options_.text_levels - 1, 1, options_.text_levels + 1}, true));
         if (drafts) DS_TRY(draft(jobs, options_.tree, false));

@@ -36,7 +36,7 @@ struct CollectOptions {
     int anchors = 6000;   ///< maximum rounds, spread evenly over the recording
     int label_topk = 10;  ///< the full head's best tokens kept per drafted row; our default
     bool text_rows = true;
-    int drafted_every = 1;  ///< every how many rounds a tree is drafted; 0 = never
+    int draft_every = 1;  ///< every how many rounds a tree is drafted; 0 = never
     bool router_inputs = false;
     HoldOut hold_out;
     int lanes = 16;  ///< texts drafted together; part of a recipe, because it determines the order of rows

@@ -137,7 +137,7 @@ void add_text_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teache
     report["text_rows"] = n;
 }
 
-void add_drafted_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teacher, Report& report) {
+void add_draft_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teacher, Report& report) {
     if (rows.topk == 0) return;
     const int k = std::min({10, rows.topk, teacher.support});
     double kl = 0, top1 = 0, found = 0;
@@ -146,10 +146,10 @@ void add_drafted_rows(Scorer& scorer, const SampleRows& rows, const Teacher& tea
         kl += scorer.kl_sum(*teacher.drafter_rows, scorer.hidden(), false);
         const std::vector<TokenId>& best = scorer.best(scorer.logits(), k);
         for (std::size_t i = 0; i < which.size(); ++i) {
-            const TokenId* wanted = rows.top.data() + numel(which[i], rows.topk);
+            const TokenId* expected = rows.top.data() + numel(which[i], rows.topk);
             for (int c = 0; c < k; ++c)
-                found += std::find(wanted, wanted + k, best[i * k + c]) != wanted + k ? 1 : 0;
-            top1 += best[i * k] == wanted[0] ? 1 : 0;
+                found += std::find(expected, expected + k, best[i * k + c]) != expected + k ? 1 : 0;
+            top1 += best[i * k] == expected[0] ? 1 : 0;
         }
     });
     if (n == 0) return;
@@ -193,8 +193,8 @@ class GroupChoices {
     }
     bool holds(std::size_t row, TokenId token) const {
         if (std::find(always_.begin(), always_.end(), token) != always_.end()) return true;
-        const auto mine = groups(row);
-        return std::find(mine.begin(), mine.end(), group_of_[token]) != mine.end();
+        const auto token_groups = groups(row);
+        return std::find(token_groups.begin(), token_groups.end(), group_of_[token]) != token_groups.end();
     }
 
   private:
@@ -216,7 +216,7 @@ Report evaluate_head(kernels::Backend& backend, const Samples& samples, const Te
     Report report;
     Scorer scorer(backend, teacher, head, support);
     add_text_rows(scorer, samples.text, teacher, report);
-    add_drafted_rows(scorer, samples.drafted, teacher, report);
+    add_draft_rows(scorer, samples.draft, teacher, report);
     return report;
 }
 
@@ -234,13 +234,14 @@ Report evaluate_router(kernels::Backend& backend, const Samples& samples, const 
         for (std::size_t i = 0; i < which.size(); ++i)
             covered += choices.holds(i, samples.text.token[which[i]]) ? 1 : 0;
     });
-    const int k = std::min(10, samples.drafted.topk);
-    const double n = for_each_held_out(samples.drafted, [&](std::span<const int> which) {
-        choices.load(samples.drafted, which);
+    const int k = std::min(10, samples.draft.topk);
+    const double n = for_each_held_out(samples.draft, [&](std::span<const int> which) {
+        choices.load(samples.draft, which);
         for (std::size_t i = 0; i < which.size(); ++i) {
-            const TokenId* wanted = samples.drafted.top.data() + numel(which[i], samples.drafted.topk);
-            for (int c = 0; c < k; ++c) found += wanted[c] != no_token && choices.holds(i, wanted[c]) ? 1 : 0;
-            top1 += choices.holds(i, wanted[0]) ? 1 : 0;
+            const TokenId* expected = samples.draft.top.data() + numel(which[i], samples.draft.topk);
+            for (int c = 0; c < k; ++c)
+                found += expected[c] != no_token && choices.holds(i, expected[c]) ? 1 : 0;
+            top1 += choices.holds(i, expected[0]) ? 1 : 0;
             for (const std::int32_t group : choices.groups(i)) active += sizes[group];
         }
     });

@@ -43,8 +43,8 @@ struct ApproximationTarget {
         teacher = {&target_part, weights.lm_head, static_cast<int>(ids.size())};
     }
     /// Takes the tokens that a trimmed head keeps.
-    void take(const FitInputs& in, std::vector<TokenId> kept) {
-        ids = std::move(kept);
+    void take(const FitInputs& in, std::vector<TokenId> token_ids) {
+        ids = std::move(token_ids);
         target_part = in.target_head.gather_rows(in.backend.pool(), ids);
         drafter_part =
             in.weights.lm_head->gather_rows(in.backend.pool(), lm_head_row_indices(in.weights, ids));
@@ -62,7 +62,7 @@ Result<Samples> collect(const FitInputs& in, const CollectOptions& options, cons
     notes["texts_held_out"] = samples.held_out_prompts;
     notes["rounds"] = static_cast<double>(samples.anchors);
     notes["text_rows"] = samples.text.rows();
-    notes["drafted_rows"] = samples.drafted.rows();
+    notes["drafted_rows"] = samples.draft.rows();
     return samples;
 }
 
@@ -70,7 +70,7 @@ Result<Samples> collect(const FitInputs& in, const CollectOptions& options, cons
 std::vector<double> second_moment(kernels::Backend& backend, const Samples& samples) {
     SecondMoment moment(samples.text.hidden.width());
     Dense part;
-    for (const SampleRows* rows : {&samples.text, &samples.drafted}) {
+    for (const SampleRows* rows : {&samples.text, &samples.draft}) {
         const std::vector<int> train = rows->indices(false);
         constexpr std::size_t chunk = 1024;
         for (std::size_t first = 0; first < train.size(); first += chunk) {
@@ -110,10 +110,10 @@ std::vector<double> token_importance(const Samples& samples, const std::vector<T
         counts[row] += share;
     };
     for (const int row : samples.text.indices(false)) count(samples.text.token[row], 1.0);
-    const std::size_t k = samples.drafted.topk;
-    for (const int row : samples.drafted.indices(false))
+    const std::size_t k = samples.draft.topk;
+    for (const int row : samples.draft.indices(false))
         for (std::size_t c = 0; c < k; ++c)
-            count(samples.drafted.top[numel(row, k) + c], 1.0 / static_cast<double>(k));
+            count(samples.draft.top[numel(row, k) + c], 1.0 / static_cast<double>(k));
     const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
     const double floor = 0.2 * std::max(total, 1.0) / support;
     for (double& value : counts) value += floor;
@@ -125,11 +125,11 @@ std::vector<double> token_importance(const Samples& samples, const std::vector<T
 Result<std::vector<TokenId>> select_tokens(const FitInputs& in, int size) {
     if (static_cast<int>(in.ranking.size()) < size)
         return bad_input("v={}, but the ranking has only {} tokens", size, in.ranking.size());
-    std::vector<bool> kept(in.weights.vocab);
+    std::vector<bool> selected(in.weights.vocab);
     int count = 0;
     const auto keep = [&](TokenId id) {
-        if (count == size || !lm_head_has(in.weights, id) || kept[id]) return;
-        kept[id] = true;
+        if (count == size || !lm_head_has(in.weights, id) || selected[id]) return;
+        selected[id] = true;
         ++count;
     };
     for (const TokenId id : in.weights.always_active) keep(id);
@@ -137,8 +137,8 @@ Result<std::vector<TokenId>> select_tokens(const FitInputs& in, int size) {
     if (count < size)
         return bad_input("v={}, but the drafter's head has only {} tokens of the ranking", size, count);
     std::vector<TokenId> ids;
-    for (std::size_t id = 0; id < kept.size(); ++id)
-        if (kept[id]) ids.push_back(static_cast<TokenId>(id));
+    for (std::size_t id = 0; id < selected.size(); ++id)
+        if (selected[id]) ids.push_back(static_cast<TokenId>(id));
     return ids;
 }
 
@@ -198,7 +198,7 @@ class DivergenceFit {
             DS_ASSIGN(samples_, collect(after, options_.collect, hooks_, result_.notes));
         } else if (options_.train) {
             const auto rows = [&](bool held) {
-                return samples_.text.indices(held).size() + samples_.drafted.indices(held).size();
+                return samples_.text.indices(held).size() + samples_.draft.indices(held).size();
             };
             DS_TRY(check_rows(rows(false), rows(true)));
             DS_TRY(train_factors(divergence_data(samples_, target_.teacher, factors_, options_.kl)));
@@ -383,11 +383,11 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, bo
     const RouterInput input = clustered ? RouterInput::embedding_and_parent : RouterInput::hidden;
     RouterOptions router_options = options.router;
     if (!clustered) router_options.width = in.weights.hidden;  // one d x d layer
-    DS_TRY(check_rows(samples.drafted.indices(false).size(), samples.drafted.indices(true).size()));
+    DS_TRY(check_rows(samples.draft.indices(false).size(), samples.draft.indices(true).size()));
     const int inputs = in.weights.hidden * (clustered ? 2 : 1);
     Dense in_bias(1, router_options.width), out_bias(1, groups);
     RouterWeights router{Dense(router_options.width, inputs), {}, Dense(groups, router_options.width), {}};
-    DS_TRY(train(in, router_data(samples.drafted, input, group_of, groups, router_options),
+    DS_TRY(train(in, router_data(samples.draft, input, group_of, groups, router_options),
                  {{"router.in.weight", &router.in},
                   {"router.in.bias", &in_bias},
                   {"router.out.weight", &router.out},

@@ -58,9 +58,9 @@ Assignment assign(kernels::Backend& backend, const Dense& unit, const Dense& cen
             const auto row = cosines.row(r);
             const auto best = std::max_element(row.begin(), row.end());
             const auto cluster = static_cast<std::int32_t>(best - row.begin());
-            std::int32_t& mine = cluster_of[first + r];
-            result.moved |= mine != cluster;
-            mine = cluster;
+            std::int32_t& assigned = cluster_of[first + r];
+            result.moved |= assigned != cluster;
+            assigned = cluster;
             result.objective += 1.0 - static_cast<double>(*best);
         }
     }
@@ -113,7 +113,7 @@ std::vector<std::int32_t> balanced_groups(kernels::Backend& backend, Rows<const 
                                           const Clusters& clusters, const std::vector<std::int32_t>& order) {
     const Dense unit = normalise_rows(weights);
     const int groups = clusters.centres.rows;
-    const int room = (weights.rows + groups - 1) / groups;
+    const int capacity = (weights.rows + groups - 1) / groups;
     std::vector<int> used(groups);
     std::vector<std::int32_t> cluster_of(weights.rows, -1);
     const kernels::Matrix centres = pack_rows(backend, clusters.centres.view());
@@ -131,7 +131,7 @@ std::vector<std::int32_t> balanced_groups(kernels::Backend& backend, Rows<const 
             std::stable_sort(preference.begin(), preference.end(),
                              [&](int a, int b) { return cosine[a] > cosine[b]; });
             for (const int group : preference) {
-                if (used[group] == room) continue;
+                if (used[group] == capacity) continue;
                 ++used[group];
                 cluster_of[order[first + i]] = group;
                 break;

@@ -94,8 +94,8 @@ Result<HeadFactors> low_rank_factors(kernels::Backend& backend, Rows<const float
     const SymmetricEigen m = symmetric_eigen(weighted, d);
 
     HeadFactors result;
-    Dense whole(rank, d);  // V_r^T C^-1/2
-    Dense lift(rank, d);   // V_r^T C^1/2
+    Dense full(rank, d);  // V_r^T C^-1/2
+    Dense lift(rank, d);  // V_r^T C^1/2
     const std::size_t n = d;
     for (int i = 0; i < rank; ++i) {
         const double* vector = m.vectors.data() + numel(i, n);
@@ -105,14 +105,14 @@ Result<HeadFactors> low_rank_factors(kernels::Backend& backend, Rows<const float
                 down += vector[l] * inverse[l * n + j];
                 up += vector[l] * root[l * n + j];
             }
-            whole.row(i)[j] = static_cast<float>(down);
+            full.row(i)[j] = static_cast<float>(down);
             lift.row(i)[j] = static_cast<float>(up);
         }
     }
     multiply(backend, pack_rows(backend, lift.view()), weights, result.up);
     for (const int r : ranks) {
         Dense& down = result.down.emplace_back(r, d);
-        std::copy_n(whole.data.begin(), down.size(), down.data.begin());
+        std::copy_n(full.data.begin(), down.size(), down.data.begin());
     }
     return result;
 }

@@ -28,14 +28,14 @@ Ranking TokenCounter::ranking() const {
 
 double ranking_coverage(const Ranking& ranking, int size, const Ranking& counted) {
     if (counted.tokens == 0) return 0;
-    std::vector<bool> kept(ranking.ids.size());
+    std::vector<bool> selected(ranking.ids.size());
     for (std::size_t i = 0; i < std::min(static_cast<std::size_t>(std::max(size, 0)), ranking.ids.size());
          ++i)
-        kept[ranking.ids[i]] = true;
+        selected[ranking.ids[i]] = true;
     std::int64_t covered = 0;
     for (std::size_t i = 0; i < counted.ids.size(); ++i) {
         const std::size_t id = counted.ids[i];
-        if (id < kept.size() && kept[id]) covered += counted.counts[i];
+        if (id < selected.size() && selected[id]) covered += counted.counts[i];
     }
     return static_cast<double>(covered) / static_cast<double>(counted.tokens);
 }

@@ -44,9 +44,9 @@ std::vector<int> SampleRows::indices(bool held) const {
 
 std::vector<int> pick_evenly(std::vector<int> rows, std::size_t max_count) {
     if (rows.size() <= max_count) return rows;
-    std::vector<int> kept;
-    for (std::size_t i = 0; i < max_count; ++i) kept.push_back(rows[i * rows.size() / max_count]);
-    return kept;
+    std::vector<int> selected;
+    for (std::size_t i = 0; i < max_count; ++i) selected.push_back(rows[i * rows.size() / max_count]);
+    return selected;
 }
 
 }  // namespace draftscope::fit

@@ -77,9 +77,9 @@ std::vector<int> pick_evenly(std::vector<int> rows, std::size_t max_count);
 constexpr std::size_t max_eval_rows = 3000;
 
 struct Samples {
-    Samples(int width, int topk) : text(width), drafted(width, topk) {}
+    Samples(int width, int topk) : text(width), draft(width, topk) {}
     SampleRows text;
-    SampleRows drafted;
+    SampleRows draft;
     int prompts = 0, held_out_prompts = 0;
     std::int64_t anchors = 0;  ///< positions at which a round was drafted
     int levels = 0;            ///< deepest draft level seen, plus 1

@@ -43,7 +43,8 @@ void add_head(TrainingData& data, const Teacher& teacher, const HeadFactors& sta
 }
 
 constexpr auto kl_fields =
-    DS_FIELDS(KlOptions, epochs, batch, rate, level_decay, drafted_share, teacher, negatives, seed);
+    join(DS_FIELDS(KlOptions, epochs, batch, rate, level_decay),
+         field("drafted_share", &KlOptions::draft_share), DS_FIELDS(KlOptions, teacher, negatives, seed));
 constexpr auto router_fields = DS_FIELDS(RouterOptions, width, epochs, batch, rate, seed);
 constexpr auto joint_fields = DS_FIELDS(JointOptions, steps, epochs, batch, warmup, rate, lambda, seed);
 constexpr auto shape_fields =
@@ -112,7 +113,7 @@ TrainingData divergence_data(const Samples& samples, const Teacher& teacher, con
     add_settings(data, kl_fields, options);
     add_samples(data, "text", samples.text);
     add_rows(data, "text.teacher", samples.text.teacher);
-    add_samples(data, "drafted", samples.drafted);
+    add_samples(data, "drafted", samples.draft);
     add_head(data, teacher, start);
     return data;
 }
@@ -156,8 +157,9 @@ TrainingData joint_data(const JointFit& joint, const Teacher& teacher, const Hea
     }
     const int hidden = checkpoint.shape.hidden, vocab = joint.target.config().vocab, block = 1024;
     FittedTensor embedding{"embedding", "F16", {vocab, hidden}, {}};
-    const kernels::EmbeddingTable own = own_embeddings(checkpoint, joint.target);
-    const kernels::EmbeddingTable& table = checkpoint.embedding == nullptr ? joint.target.embeddings() : own;
+    const kernels::EmbeddingTable draft_table = own_embeddings(checkpoint, joint.target);
+    const kernels::EmbeddingTable& table =
+        checkpoint.embedding == nullptr ? joint.target.embeddings() : draft_table;
     for (int first = 0; first < vocab; first += block) {
         Dense rows(std::min(vocab - first, block), hidden);
         for (int r = 0; r < rows.view().rows; ++r) table.read(first + r, rows.view().row_data(r));

@@ -50,7 +50,7 @@ struct KlOptions {
     int batch = 256;
     double rate = 1e-3;
     double level_decay = 0.8;  ///< weight of a row of draft level l is decay^l (EAGLE-3)
-    double drafted_share = 1;  ///< drafted rows per text row, taught by the drafter's full head; our default
+    double draft_share = 1;    ///< drafted rows per text row, taught by the drafter's full head; our default
     /// Who teaches text rows: "target" (SlimSpec), or "drafter", its full head.
     std::string teacher = "target";
     /// Tokens drawn in a step to stand for those that no teacher of the step favours; 0 = the whole

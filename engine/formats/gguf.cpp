@@ -305,13 +305,13 @@ Result<GgufFile> GgufFile::open(const std::string& path) {
     DS_ASSIGN(const auto count, out.integer(split_count));
     if (count.value_or(1) <= 1) return out;
     DS_ASSIGN(const auto number, out.integer(split_number));
-    const std::int64_t own = number.value_or(0);
+    const std::int64_t split_index = number.value_or(0);
     const std::string stem = without_split_ending(path);
-    if (path != stem + split_ending(own, *count))
+    if (path != stem + split_ending(split_index, *count))
         return bad_input("{}: is part {} of {} of a model, but its name does not end in {}; rename it", path,
-                         own + 1, *count, split_ending(own, *count));
-    if (own != 0)
-        return bad_input("{}: is part {} of {} of a model; name the first, {}", path, own + 1, *count,
+                         split_index + 1, *count, split_ending(split_index, *count));
+    if (split_index != 0)
+        return bad_input("{}: is part {} of {} of a model; name the first, {}", path, split_index + 1, *count,
                          stem + split_ending(0, *count));
     for (std::int64_t i = 1; i < *count; ++i) {
         const std::string name = stem + split_ending(i, *count);

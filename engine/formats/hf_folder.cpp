@@ -162,29 +162,29 @@ Status read_jinja_file(const fs::path& path, const std::string& name, NamedTempl
 /// Returns the chat template that transformers would use, and says so if there is a choice: .jinja files
 /// come before the tokenizer's settings, and those before the settings of processors.
 Result<std::string> read_template(const fs::path& root, Notes& notes) {
-    NamedTemplates own;
+    NamedTemplates templates;
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(root / "additional_chat_templates", ignored))
         if (entry.path().extension() == ".jinja")
-            DS_TRY(read_jinja_file(entry.path(), entry.path().stem().string(), own));
-    DS_TRY(read_jinja_file(root / "chat_template.jinja", "default", own));
-    std::string from = own.contains("default") ? "chat_template.jinja" : "additional_chat_templates";
+            DS_TRY(read_jinja_file(entry.path(), entry.path().stem().string(), templates));
+    DS_TRY(read_jinja_file(root / "chat_template.jinja", "default", templates));
+    std::string from = templates.contains("default") ? "chat_template.jinja" : "additional_chat_templates";
     for (const char* file : {"tokenizer_config.json", "chat_template.json", "processor_config.json"}) {
         NamedTemplates other;
         DS_TRY(read_json_templates(root / file, other));
         if (other.empty()) continue;
-        if (own.empty()) {
-            own = std::move(other);
+        if (templates.empty()) {
+            templates = std::move(other);
             from = file;
             if (from != "tokenizer_config.json")
                 add_note(notes, "{}: the chat template is that of {}", root.string(), from);
-        } else if (const auto a = own.find("default"), b = other.find("default");
-                   a != own.end() && b != other.end() && a->second != b->second) {
+        } else if (const auto a = templates.find("default"), b = other.find("default");
+                   a != templates.end() && b != other.end() && a->second != b->second) {
             add_note(notes, "{}: {} and {} hold different chat templates; that of {} is used", root.string(),
                      from, file, from);
         }
     }
-    return choose_template(own, root.string() + "/" + from, notes);
+    return choose_template(templates, root.string() + "/" + from, notes);
 }
 
 }  // namespace

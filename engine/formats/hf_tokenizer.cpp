@@ -388,12 +388,12 @@ Result<TokenizerSpec> read_hf_tokenizer(const std::string& folder, const JsonFil
         spec.named_eos = named_token(*settings, "eos_token", reader);
         add_eos(spec, spec.named_eos);
         if (spec.bos == no_token) spec.bos = named_token(*settings, "bos_token", reader);
-        DS_ASSIGN(const auto wanted, settings->boolean("add_bos_token"));
-        if (wanted && spec.bos != no_token && *wanted != spec.add_bos)
+        DS_ASSIGN(const auto configured, settings->boolean("add_bos_token"));
+        if (configured && spec.bos != no_token && *configured != spec.add_bos)
             spec.bos_note = fmt::format(
                 "{}: add_bos_token is {}, but the post_processor of tokenizer.json puts {} token in front of "
                 "a text; prompts of --raw have {}, as in transformers 5",
-                settings->path(), *wanted, spec.add_bos ? "a beginning-of-text" : "no",
+                settings->path(), *configured, spec.add_bos ? "a beginning-of-text" : "no",
                 spec.add_bos ? "it" : "none");
     }
     add_known_eos(spec);

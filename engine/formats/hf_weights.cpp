@@ -67,22 +67,22 @@ void add_as(std::string name, const StoredTensor& stored, TensorFile& out) {
 }
 
 /// Adds the tensor that the folder must hold under its own name.
-Status add_tensor(const TensorFile& stored, const ModelTensor& wanted, TensorFile& out) {
-    const std::string name = stored_name(wanted.name);
+Status add_tensor(const TensorFile& stored, const ModelTensor& expected, TensorFile& out) {
+    const std::string name = stored_name(expected.name);
     const StoredTensor* found = stored.find_stored(name);
     if (found == nullptr)
         return bad_input("{}: tensor '{}' is missing; the folder does not hold a complete model", out.path(),
                          name);
     const TensorInfo& info = found->info;
-    if (info.shape != wanted.shape) {
+    if (info.shape != expected.shape) {
         return bad_input("{}: tensor '{}' has shape [{}], config.json requires [{}]", found->file->path(),
-                         name, fmt::join(info.shape, ", "), fmt::join(wanted.shape, ", "));
+                         name, fmt::join(info.shape, ", "), fmt::join(expected.shape, ", "));
     }
     if (info.type != "F32" && info.type != "F16" && info.type != "BF16" && info.type != "F64") {
         return bad_input("{}: tensor '{}' has type {}, expected F32, F16 or BF16", found->file->path(), name,
                          info.type);
     }
-    add_as(wanted.name, *found, out);
+    add_as(expected.name, *found, out);
     return {};
 }
 

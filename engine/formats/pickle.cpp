@@ -135,7 +135,7 @@ class Machine {
         if (stack_.empty()) damaged("an empty stack is written to the memo");
         memo_[key] = stack_.back();
     }
-    void recall(std::uint64_t key) {
+    void push_memo(std::uint64_t key) {
         const auto entry = memo_.find(key);
         if (entry == memo_.end()) damaged("an unknown memo entry is read");
         push(entry->second);
@@ -211,9 +211,9 @@ void Machine::step(std::uint8_t code) {
         case 0x94:
             return remember(memo_.size());
         case 'h':
-            return recall(number<std::uint8_t>());
+            return push_memo(number<std::uint8_t>());
         case 'j':
-            return recall(number<std::uint32_t>());
+            return push_memo(number<std::uint32_t>());
         case 'c': {  // GLOBAL
             const std::string_view module = line();
             return push_callable(module, line());

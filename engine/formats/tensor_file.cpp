@@ -123,10 +123,10 @@ StoredTensor* TensorFile::add(StoredTensor tensor) {
 }
 
 void TensorFile::add_integers(std::string name, std::vector<std::int64_t> values) {
-    const auto& kept = integers_.emplace_back(std::move(values));
-    add({{std::move(name), "I64", {static_cast<std::int64_t>(kept.size())}, kept.size() * 8},
+    const auto& stored = integers_.emplace_back(std::move(values));
+    add({{std::move(name), "I64", {static_cast<std::int64_t>(stored.size())}, stored.size() * 8},
          find_plain_type("I64"),
-         reinterpret_cast<const std::uint8_t*>(kept.data())});
+         reinterpret_cast<const std::uint8_t*>(stored.data())});
 }
 
 const StoredTensor* TensorFile::find_stored(std::string_view name) const {

@@ -169,11 +169,11 @@ Result<kernels::Matrix> HeadArtefact::matrix(kernels::Backend& backend, kernels:
     if (tensor->shape.size() != 2 || tensor->rows() < 1 || tensor->cols() < 1 ||
         tensor->rows() > max_extent || tensor->cols() > max_extent || (n >= 0 && tensor->rows() != n) ||
         (k >= 0 && tensor->cols() != k)) {
-        const auto wanted = [](int extent) {
+        const auto extent_text = [](int extent) {
             return extent < 0 ? std::string("any") : std::to_string(extent);
         };
         return bad_input("{}: tensor '{}' has shape [{}], expected [{}, {}]", path(), name,
-                         fmt::join(tensor->shape, ", "), wanted(n), wanted(k));
+                         fmt::join(tensor->shape, ", "), extent_text(n), extent_text(k));
     }
     if (tensor->type == "I8") return scaled_matrix(backend, precision, *tensor);
     const int rows = static_cast<int>(tensor->rows()), cols = static_cast<int>(tensor->cols());

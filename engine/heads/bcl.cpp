@@ -46,11 +46,11 @@ KeepOrder keep_order(const CountedRanking& ranking, const HeadWeights& weights) 
         const std::size_t id = ranking.ids[i];
         if (id < vocab && counts_by_token[id] < 0) counts_by_token[id] = ranking.counts[i];
     }
-    std::vector<bool> taken(vocab, false);
+    std::vector<bool> selected(vocab, false);
     KeepOrder order;
     const auto take = [&](TokenId id) {
-        if (!lm_head_has(weights, id) || taken[id]) return;
-        taken[id] = true;
+        if (!lm_head_has(weights, id) || selected[id]) return;
+        selected[id] = true;
         order.counts.push_back(std::max<std::int64_t>(counts_by_token[id], 0));
     };
     for (const TokenId id : weights.always_active) take(id);
@@ -74,7 +74,7 @@ DraftPassCost pass_cost(const HeadWeights& weights, bool bytes) {
 int solve_bcl_size(std::span<const std::int64_t> counts, int smallest, int vocab, DraftPassCost cost,
                    double alpha) {
     const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
-    const double whole = cost.fixed + vocab * cost.per_token;
+    const double full_cost = cost.fixed + vocab * cost.per_token;
     std::int64_t covered = 0;
     double best_utility = 0;
     int best = 0;
@@ -82,7 +82,7 @@ int solve_bcl_size(std::span<const std::int64_t> counts, int smallest, int vocab
         covered += counts[m - 1];
         if (m < smallest) continue;
         const double utility = alpha * static_cast<double>(covered) / total +
-                               (1 - alpha) * (1 - (cost.fixed + m * cost.per_token) / whole);
+                               (1 - alpha) * (1 - (cost.fixed + m * cost.per_token) / full_cost);
         if (best > 0 && utility <= best_utility) continue;
         best = m;
         best_utility = utility;
@@ -114,7 +114,7 @@ Result<std::unique_ptr<LmHead>> make_bcl(const HeadSpec& spec, const HeadFiles& 
         return make_trained_vocab_head(spec, artefacts);
     }
     DS_ASSIGN(const double alpha, number_param(spec, "alpha", 0.5));
-    DS_ASSIGN(const int bytes, whole_param(spec, "bytes", 0));
+    DS_ASSIGN(const int bytes, int_param(spec, "bytes", 0));
     DS_ASSIGN(const std::string path, required_ranking(artefacts, spec.id));
     DS_ASSIGN(CountedRanking ranking, load_counted_ranking(path));
     std::vector<TokenId> ids = ranking.ids;

@@ -21,7 +21,7 @@ std::vector<int> sums_of(const std::vector<int>& sizes, int always) {
 
 void ClusterOps::set_parts(Parts parts) {
     parts_ = std::move(parts);
-    fresh_ = true;
+    upload_pending_ = true;
     std::vector<int> sizes(parts_.sizes.begin(), parts_.sizes.end() - 1);
     std::sort(sizes.begin(), sizes.end(), std::greater<>());
     const int always = parts_.sizes.back();
@@ -31,11 +31,12 @@ void ClusterOps::set_parts(Parts parts) {
 }
 
 bool ClusterOps::upload_parts(kernels::Backend& backend) {
-    if (!fresh_) return true;
-    fresh_ = !(d_tokens_.upload_exact(backend, parts_.tokens) &&
-               d_first_.upload_exact(backend, parts_.first) && d_sizes_.upload_exact(backend, parts_.sizes) &&
-               d_cluster_of_.upload_exact(backend, parts_.cluster_of));
-    return !fresh_;
+    if (!upload_pending_) return true;
+    upload_pending_ =
+        !(d_tokens_.upload_exact(backend, parts_.tokens) && d_first_.upload_exact(backend, parts_.first) &&
+          d_sizes_.upload_exact(backend, parts_.sizes) &&
+          d_cluster_of_.upload_exact(backend, parts_.cluster_of));
+    return !upload_pending_;
 }
 
 bool ClusterOps::reserve(kernels::Backend& backend, int x_rows, int count, int k) {
@@ -98,17 +99,17 @@ void ClusterOps::enqueue_best(HeadCall& call, const kernels::ClustersOp& list, i
 
 void ClusterOps::enqueue_support(HeadCall& call, const kernels::ClustersOp& list, int first, int columns) {
     const int stride = call.support_stride;
-    kernels::GatherColumnsOp own;
-    own.logits = logits_.data();
-    own.stride = columns;
-    own.rows = list.rows;
-    own.max_count = max_tokens(list.count);
-    own.tokens = call.support_tokens + numel(first, stride);
-    own.token_stride = own.out_stride = stride;
-    own.sizes = call.support_sizes + first;
-    own.columns = list.token_columns;
-    own.out = call.support_logits + numel(first, stride);
-    call.backend.gather_columns(own);
+    kernels::GatherColumnsOp gather;
+    gather.logits = logits_.data();
+    gather.stride = columns;
+    gather.rows = list.rows;
+    gather.max_count = max_tokens(list.count);
+    gather.tokens = call.support_tokens + numel(first, stride);
+    gather.token_stride = gather.out_stride = stride;
+    gather.sizes = call.support_sizes + first;
+    gather.columns = list.token_columns;
+    gather.out = call.support_logits + numel(first, stride);
+    call.backend.gather_columns(gather);
 }
 
 void ClusterOps::enqueue(const kernels::Matrix& matrix, HeadCall& call, const Choice& choice) {

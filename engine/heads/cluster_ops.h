@@ -60,7 +60,7 @@ class ClusterOps {
     Parts parts_;
     // Entry i: number of tokens, and of matrix rows, in the i largest clusters and the last one.
     std::vector<int> tokens_ = {0}, columns_ = {0};
-    bool fresh_ = false;
+    bool upload_pending_ = false;
     kernels::DeviceArray<std::int32_t> d_tokens_, d_first_, d_sizes_, d_cluster_of_;
     kernels::DeviceArray<std::int32_t> lists_, token_columns_;
     kernels::DeviceArray<float> logits_;

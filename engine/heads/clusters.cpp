@@ -146,7 +146,7 @@ CallShape ClusterHead::shape(int level, int rows) const {
     const int count = chosen_at(level), support = vocab_.max_tokens(1, count);
     return {.stride = support,
             .support = support,
-            .own = true,
+            .per_row = true,
             .counted = true,
             .set = vocab_.max_tokens(rows, count),
             .downloads = rows * count};

@@ -48,12 +48,12 @@ constexpr HeadParam coral_params[] = {
 Result<std::unique_ptr<LmHead>> make_coral(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     DS_ASSIGN(const int groups, artefact.count("groups"));
-    DS_ASSIGN(const int active, whole_param(spec, "active", (groups + 3) / 4));
+    DS_ASSIGN(const int active, int_param(spec, "active", (groups + 3) / 4));
     return std::unique_ptr<LmHead>(std::make_unique<CoralHead>(std::move(artefact), groups, active, spec));
 }
 
 Status synthesize_coral(SyntheticBuilder& builder) {
-    DS_ASSIGN(const int groups, whole_param(builder.spec, "groups", 16));
+    DS_ASSIGN(const int groups, int_param(builder.spec, "groups", 16));
     return add_routed(builder, "groups", groups, builder.shape.hidden, builder.shape.hidden);
 }
 

@@ -97,17 +97,17 @@ Result<std::unique_ptr<LmHead>> make_dynaspec(const HeadSpec& spec, const HeadFi
     DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     DS_ASSIGN(const int clusters, artefact.count("clusters"));
     Budget budget;
-    DS_ASSIGN(budget.max_clusters, whole_param(spec, "kmax", (11 * clusters + 31) / 32));
-    DS_ASSIGN(budget.min_clusters, whole_param(spec, "kmin", (clusters + 15) / 16));
-    DS_ASSIGN(budget.flat, whole_param(spec, "flat", budget.flat));
+    DS_ASSIGN(budget.max_clusters, int_param(spec, "kmax", (11 * clusters + 31) / 32));
+    DS_ASSIGN(budget.min_clusters, int_param(spec, "kmin", (clusters + 15) / 16));
+    DS_ASSIGN(budget.flat, int_param(spec, "flat", budget.flat));
     DS_ASSIGN(budget.decay, number_param(spec, "decay", budget.decay));
     return std::unique_ptr<LmHead>(
         std::make_unique<DynaSpecHead>(std::move(artefact), clusters, budget, spec));
 }
 
 Status synthesize_dynaspec(SyntheticBuilder& builder) {
-    DS_ASSIGN(const int clusters, whole_param(builder.spec, "clusters", 64));
-    DS_ASSIGN(const int width, whole_param(builder.spec, "r", 128));
+    DS_ASSIGN(const int clusters, int_param(builder.spec, "clusters", 64));
+    DS_ASSIGN(const int width, int_param(builder.spec, "r", 128));
     builder.info.parameters["r"] = std::to_string(width);
     return add_routed(builder, "clusters", clusters, 2 * builder.shape.hidden, width);
 }

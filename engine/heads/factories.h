@@ -13,11 +13,11 @@ namespace draftscope {
 Result<double> number_param(const HeadSpec& spec, std::string_view name, double fallback);
 /// Returns whole-number parameter `name`, or `fallback` if absent. The registry has validated number and
 /// range.
-Result<int> whole_param(const HeadSpec& spec, std::string_view name, int fallback);
+Result<int> int_param(const HeadSpec& spec, std::string_view name, int fallback);
 /// Returns the word of a parameter with choices, or `fallback` if absent.
 std::string_view word_param(const HeadSpec& spec, std::string_view name, std::string_view fallback);
 /// Returns the whole numbers of list parameter `name` ("16384/8192"), empty if absent.
-Result<std::vector<int>> whole_list_param(const HeadSpec& spec, std::string_view name);
+Result<std::vector<int>> int_list_param(const HeadSpec& spec, std::string_view name);
 
 /// Parameter of heads that propose a part of the vocabulary. The papers state no rule for the tokens that end
 /// the text: they are drafted like any other token.

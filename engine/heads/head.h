@@ -53,17 +53,17 @@ struct HeadCost {
 struct Outcome {
     std::span<const int> accepted_path;  ///< node indices, root first
     TokenId bonus = no_token;
-    std::span<const TokenId> path_topk;  ///< [path, top_k] target ids at the path's nodes, best first
+    /// The target's best ids at the path's nodes [path, top_k], best first. In a live round of a head that
+    /// needs every node, at all nodes of the tree.
+    std::span<const TokenId> best;
     int top_k = 0;
-    /// [nodes of the tree, top_k] if the head requests them (target_tokens()), else empty.
-    std::span<const TokenId> tree_topk = {};
 };
 
 /// The target's best tokens that a head takes in, in numbers per position.
 struct TargetTokens {
     int at_prompt = 0;        ///< each costs an LM-head call per prompt position
     int at_verified = 0;      ///< at the nodes of the accepted path
-    bool whole_tree = false;  ///< at every node instead; replays and shadows know those of the accepted path
+    bool every_node = false;  ///< at every node instead; replays and shadows know those of the accepted path
 };
 
 /// What a head needs of its callers.
@@ -87,6 +87,8 @@ class LmHead {
     }
     const HeadNeeds& needs() const { return needs_; }
     const TargetTokens& target_tokens() const { return needs_.target_tokens; }
+    /// Whether replays and shadows know less than a live round gives the head, and so estimate it.
+    bool replays_estimate() const { return needs_.target_tokens.every_node; }
 
     /// Returns the sizes of what a call of `rows` rows stores.
     virtual CallShape shape(int level, int rows) const = 0;

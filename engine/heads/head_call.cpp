@@ -30,10 +30,10 @@ void leave_no_candidates(HeadCall& call, int first_row, int rows) {
         return;
     }
     const std::size_t end = numel(first_row + rows, call.k);
-    for (std::size_t cell = numel(first_row, call.k); cell < end; cell += at_once) {
-        const std::size_t count = std::min<std::size_t>(at_once, end - cell);
-        call.backend.upload(call.ids + cell, ids.data(), count * sizeof(std::int32_t));
-        call.backend.upload(call.logits + cell, logits.data(), count * sizeof(float));
+    for (std::size_t offset = numel(first_row, call.k); offset < end; offset += at_once) {
+        const std::size_t count = std::min<std::size_t>(at_once, end - offset);
+        call.backend.upload(call.ids + offset, ids.data(), count * sizeof(std::int32_t));
+        call.backend.upload(call.logits + offset, logits.data(), count * sizeof(float));
     }
 }
 

@@ -22,7 +22,7 @@ class HeadState {
 /// The adjacent rows of one sequence in a call.
 struct HeadSequence {
     HeadState* state = nullptr;  ///< null for stateless heads
-    int place = 0;               ///< index of the sequence in the step, the same at all levels
+    int index = 0;               ///< index of the sequence in the step, the same at all levels
     int first_row = 0, rows = 0;
     /// Receives the tokens that the rows can propose, ascending, and their number; null = not requested.
     TokenId* set = nullptr;  ///< [CallShape::set]; the head may store other values after the tokens
@@ -77,7 +77,7 @@ struct HeadReadback {
 struct CallShape {
     int stride = 0, support = 0;
     const TokenId* tokens = nullptr;  ///< token of each column; null = column i is token i
-    bool own = false;                 ///< instead, each row stores its own tokens
+    bool per_row = false;             ///< instead, each row stores its own tokens
     bool counted = false;             ///< and their number, of which `support` is the maximum
     /// Capacity of HeadSequence::set for that many rows of one sequence; 0 = the tokens are known before the
     /// round.
@@ -85,10 +85,10 @@ struct CallShape {
     int downloads = 0;  ///< number of values at HeadCall::downloads
 };
 
-/// Columns of a head's logits at all levels. With `own`, rows or levels have different tokens.
+/// Columns of a head's logits at all levels. With `per_row`, rows or levels have different tokens.
 struct SupportColumns {
     int stride = 0, support = 0;  ///< the maximum of any level
-    bool own = false, counted = false;
+    bool per_row = false, counted = false;
 };
 
 /// Tokens that a head can propose.

@@ -45,7 +45,8 @@ SupportColumns LmHead::support_columns(int levels) const {
         const CallShape one = shape(level, 1);
         columns.support = std::max(columns.support, one.support);
         columns.stride = std::max(columns.stride, one.stride);
-        columns.own = columns.own || one.own || one.support != first.support || one.tokens != first.tokens;
+        columns.per_row =
+            columns.per_row || one.per_row || one.support != first.support || one.tokens != first.tokens;
         columns.counted = columns.counted || one.counted;
     }
     return columns;

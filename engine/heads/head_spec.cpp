@@ -54,7 +54,7 @@ Status check_word(const HeadInfo& info, const HeadParam& param, std::string_view
     }
 }
 
-Result<int> whole(std::string_view head, std::string_view name, std::string_view value) {
+Result<int> parse_int(std::string_view head, std::string_view name, std::string_view value) {
     DS_ASSIGN(const double number, parse_number(head, name, value));
     if (number != std::floor(number) || std::abs(number) > 1e9)
         return bad_input("head {}: {}={} is not a whole number", head, name, value);
@@ -150,18 +150,18 @@ std::string_view word_param(const HeadSpec& spec, std::string_view name, std::st
     return found == spec.params.end() ? fallback : std::string_view(found->second);
 }
 
-Result<int> whole_param(const HeadSpec& spec, std::string_view name, int fallback) {
+Result<int> int_param(const HeadSpec& spec, std::string_view name, int fallback) {
     const auto found = spec.params.find(name);
     if (found == spec.params.end()) return fallback;
-    return whole(spec.id, name, found->second);
+    return parse_int(spec.id, name, found->second);
 }
 
-Result<std::vector<int>> whole_list_param(const HeadSpec& spec, std::string_view name) {
+Result<std::vector<int>> int_list_param(const HeadSpec& spec, std::string_view name) {
     std::vector<int> values;
     const auto found = spec.params.find(name);
     if (found == spec.params.end()) return values;
     for (const std::string_view piece : split_list(found->second)) {
-        DS_ASSIGN(const int value, whole(spec.id, name, piece));
+        DS_ASSIGN(const int value, parse_int(spec.id, name, piece));
         values.push_back(value);
     }
     return values;

@@ -45,7 +45,7 @@ class LinearLmHead : public LmHead {
     kernels::Activations enqueue_down(HeadCall& call, const HeadProduct& product);
     void enqueue_support(HeadCall& call, const HeadProduct& product, kernels::Activations x);
 
-    bool own_ = false;  ///< the levels have different tokens
+    bool per_row_ = false;  ///< the levels have different tokens
     std::vector<Level> levels_;
     DownProjection down_;
     BestOfProduct best_;

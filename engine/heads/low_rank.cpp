@@ -11,13 +11,13 @@ namespace {
 
 /// Checks the artefact's rank parameter, "72/36" or "72" for all levels, against the tensors.
 Status check_ranks(const HeadArtefact& artefact, const std::vector<int>& ranks) {
-    const auto said = artefact.info().parameters.find("rank");
-    if (said == artefact.info().parameters.end()) return {};
+    const auto declared = artefact.info().parameters.find("rank");
+    if (declared == artefact.info().parameters.end()) return {};
     const std::string found = fmt::format("{}", fmt::join(ranks, "/"));
     const bool alike = std::equal(ranks.begin() + 1, ranks.end(), ranks.begin());
-    if (said->second == found || (alike && said->second == std::to_string(ranks.front()))) return {};
+    if (declared->second == found || (alike && declared->second == std::to_string(ranks.front()))) return {};
     return bad_input("{}: metadata has rank {}, but tensor 'down' has {}; the file is damaged",
-                     artefact.path(), said->second, found);
+                     artefact.path(), declared->second, found);
 }
 
 /// Loads the first `columns` columns of an up-projection, at most all.
@@ -100,8 +100,8 @@ const LowRankScorer::Level& LowRankScorer::at(int level) const {
 
 double LowRankScorer::flops_per_row(int level) const {
     const Level& factors = at(level);
-    const auto cells = [](const kernels::Matrix& m) { return 2.0 * m.n() * m.k(); };
-    return cells(*factors.down) + cells(*factors.up);
+    const auto flops = [](const kernels::Matrix& m) { return 2.0 * m.n() * m.k(); };
+    return flops(*factors.down) + flops(*factors.up);
 }
 
 }  // namespace draftscope

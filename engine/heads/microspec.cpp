@@ -78,10 +78,10 @@ void RecentTokenWindow::leave(TokenId id) {
 void RecentTokenWindow::append_unique(std::span<const TokenId> ids, bool only_new) {
     seen_.clear();
     for (const TokenId id : ids) {
-        if (marked_[id] || (only_new && has(id))) continue;
+        if (marked_[id]) continue;
         marked_[id] = true;
         seen_.push_back(id);
-        append(id);
+        if (!only_new || !has(id)) append(id);
     }
     for (const TokenId id : seen_) marked_[id] = false;
 }
@@ -137,7 +137,7 @@ class MicroSpecHead final : public LmHead {
     explicit MicroSpecHead(MicroSpecOptions options)
         : LmHead({.target_tokens = {.at_prompt = options.from_prompt ? options.prompt_k : 0,
                                     .at_verified = options.from_rounds ? options.verify_k : 0,
-                                    .whole_tree = options.from_rounds && options.branch == Branch::tree},
+                                    .every_node = options.from_rounds && options.branch == Branch::tree},
                   .rounds = options.from_rounds}),
           options_(options) {}
 
@@ -167,26 +167,23 @@ class MicroSpecHead final : public LmHead {
 
     void on_verified(HeadState* state, const DraftTree& tree, const Outcome& outcome) override {
         if (!options_.from_rounds) return;
-        MicroSpecState& own = change(state);
+        MicroSpecState& head_state = change(state);
         // The root of a first round may be a prompt token beyond the real ids.
         candidates_.clear();
         for (const TokenId id : tree.tokens)
             if (id < weights_.vocab) candidates_.push_back(id);
-        own.stream.append_unique(candidates_, options_.only_new);
+        head_state.stream.append_unique(candidates_, options_.only_new);
         candidates_.clear();
-        // Replayed and shadow rounds know the target's tokens along the accepted path only.
-        const bool whole = options_.branch == Branch::tree && !outcome.tree_topk.empty();
-        const std::span<const TokenId> best = whole ? outcome.tree_topk : outcome.path_topk;
         const std::size_t width = outcome.top_k;
-        const std::size_t nodes = width == 0 ? 0 : best.size() / width;
+        const std::size_t nodes = width == 0 ? 0 : outcome.best.size() / width;
         for (std::size_t i = options_.branch == Branch::last && nodes > 0 ? nodes - 1 : 0; i < nodes; ++i) {
             const auto row =
-                best.subspan(i * width, std::min(width, static_cast<std::size_t>(options_.verify_k)));
+                outcome.best.subspan(i * width, std::min(width, static_cast<std::size_t>(options_.verify_k)));
             candidates_.insert(candidates_.end(), row.begin(), row.end());
         }
-        own.stream.append_unique(candidates_, options_.only_new);
+        head_state.stream.append_unique(candidates_, options_.only_new);
         if (options_.append_bonus && outcome.bonus >= 0 && outcome.bonus < weights_.vocab)
-            own.stream.append_unique({&outcome.bonus, 1}, options_.only_new);
+            head_state.stream.append_unique({&outcome.bonus, 1}, options_.only_new);
     }
 
     /// Packs the rows of sequences whose windows changed. A device gathers them on a stream of its own.
@@ -194,24 +191,24 @@ class MicroSpecHead final : public LmHead {
         if (call.level > 0) return;
         HeadContext context{call.backend, call.phases, call.level};
         for (const HeadSequence& sequence : call.sequences) {
-            MicroSpecState& own = of(sequence.state);
-            own.packed_level = -1;
-            if (options_.gather != Gather::async || !own.changed) continue;
-            own.changed = false;
+            MicroSpecState& head_state = of(sequence.state);
+            head_state.packed_level = -1;
+            if (options_.gather != Gather::async || !head_state.changed) continue;
+            head_state.changed = false;
             if (store_.on_device()) {
                 PhaseScope scope(call.phases, Phase::gather, call.level, 1);
-                scope.add_bytes(pack(call.backend, own));
+                scope.add_bytes(pack(call.backend, head_state));
             } else {
-                own.refill = side_stream_->start(
+                head_state.refill = side_stream_->start(
                     context, options_.window,
-                    [this, &own](kernels::Backend& backend) { return pack(backend, own); });
+                    [this, &head_state](kernels::Backend& backend) { return pack(backend, head_state); });
             }
         }
     }
 
     CallShape shape(int, int) const override {
         const int stride = starts_full() ? weights_.lm_head->n() : max_active();
-        return {.stride = stride, .support = max_proposed(), .own = true, .counted = true};
+        return {.stride = stride, .support = max_proposed(), .per_row = true, .counted = true};
     }
     bool reserve(kernels::Backend& backend, int, int rows, int k) override {
         if (starts_full() && all_tokens_.count() == 0 && !upload_all_tokens(backend)) return false;
@@ -226,24 +223,24 @@ class MicroSpecHead final : public LmHead {
         }
         if (!indexed() && store_.on_device()) side_stream_->join(call, 0, 0);
         for (const HeadSequence& sequence : call.sequences) {
-            MicroSpecState& own = of(sequence.state);
-            if (own.ids.empty() && starts_full()) {
+            MicroSpecState& head_state = of(sequence.state);
+            if (head_state.ids.empty() && starts_full()) {
                 enqueue_product(call, sequence, weights_.lm_head->device_matrix(), all_tokens_,
                                 weights_.lm_head->bytes());
                 continue;
             }
-            if (own.ids.empty()) {
+            if (head_state.ids.empty()) {
                 leave_no_candidates(call, sequence.first_row, sequence.rows);
                 continue;
             }
-            if (!upload_tokens(call.backend, own)) return;
+            if (!upload_tokens(call.backend, head_state)) return;
             if (indexed()) {
-                listed_.enqueue(call, sequence, store_, own.tokens);
+                listed_.enqueue(call, sequence, store_, head_state.tokens);
                 continue;
             }
-            const kernels::DeviceMatrix matrix = own.rows.matrix().device_matrix();
+            const kernels::DeviceMatrix matrix = head_state.rows.matrix().device_matrix();
             if (matrix.data == nullptr && matrix.packed == nullptr) return;
-            enqueue_product(call, sequence, matrix, own.tokens, own.rows.matrix().bytes());
+            enqueue_product(call, sequence, matrix, head_state.tokens, head_state.rows.matrix().bytes());
         }
     }
 
@@ -251,26 +248,26 @@ class MicroSpecHead final : public LmHead {
     /// state, an upper bound: the window without duplicates.
     HeadCost cost_at(const HeadState* state, int, int level) const override {
         if (state == nullptr) return rows_cost(std::min(options_.window, weights_.vocab));
-        const MicroSpecState& own = of(state);
-        side_stream_->wait_discard(own.refill);
-        if (own.ids.empty() && starts_full()) return matrix_cost(*weights_.lm_head);
-        HeadCost cost = rows_cost(static_cast<int>(own.ids.size()));
-        if (own.packed_level == level) {
-            cost.bytes += own.packed_bytes;
-            cost.scattered_bytes += own.packed_bytes / 2;
+        const MicroSpecState& head_state = of(state);
+        side_stream_->wait_discard(head_state.refill);
+        if (head_state.ids.empty() && starts_full()) return matrix_cost(*weights_.lm_head);
+        HeadCost cost = rows_cost(static_cast<int>(head_state.ids.size()));
+        if (head_state.packed_level == level) {
+            cost.bytes += head_state.packed_bytes;
+            cost.scattered_bytes += head_state.packed_bytes / 2;
         }
         return cost;
     }
 
     ActiveSet active_set(const HeadState* state, int, std::vector<TokenId>& memory) const override {
         if (state == nullptr) return tokens_of_lm_head(weights_);
-        const MicroSpecState& own = of(state);
-        side_stream_->wait_discard(own.refill);
-        if (own.changed) {
+        const MicroSpecState& head_state = of(state);
+        side_stream_->wait_discard(head_state.refill);
+        if (head_state.changed) {
             memory.reserve(max_active() + 1);
-            list_active(own.stream, memory);
+            list_active(head_state.stream, memory);
         }
-        const std::vector<TokenId>& ids = own.changed ? memory : own.ids;
+        const std::vector<TokenId>& ids = head_state.changed ? memory : head_state.ids;
         if (ids.empty() && starts_full()) return tokens_of_lm_head(weights_);
         return {.ids = ids};
     }
@@ -282,24 +279,26 @@ class MicroSpecHead final : public LmHead {
     }
     /// Returns the state for a change of its stream, after pending packing has finished.
     MicroSpecState& change(HeadState* state) {
-        MicroSpecState& own = of(state);
-        side_stream_->wait_discard(own.refill);
-        own.changed = true;
-        return own;
+        MicroSpecState& head_state = of(state);
+        side_stream_->wait_discard(head_state.refill);
+        head_state.changed = true;
+        return head_state;
     }
-    void append_candidates(MicroSpecState& own, std::span<const TokenId> prompt, Rows<const TokenId> best) {
-        if (!options_.prompt_last) append_prompt(own, prompt);
+    void append_candidates(MicroSpecState& head_state, std::span<const TokenId> prompt,
+                           Rows<const TokenId> best) {
+        if (!options_.prompt_last) append_prompt(head_state, prompt);
         candidates_.clear();
         for (int r = 0; r < best.rows; ++r) {
             const auto row = best.row(r).first(std::min(best.cols, options_.prompt_k));
             candidates_.insert(candidates_.end(), row.begin(), row.end());
         }
-        own.stream.append_unique(candidates_, options_.only_new);
-        if (options_.prompt_last) append_prompt(own, prompt);
+        head_state.stream.append_unique(candidates_, options_.only_new);
+        if (options_.prompt_last) append_prompt(head_state, prompt);
     }
-    void append_prompt(MicroSpecState& own, std::span<const TokenId> prompt) const {
+    void append_prompt(MicroSpecState& head_state, std::span<const TokenId> prompt) const {
         for (const TokenId id : prompt)
-            if (id < weights_.vocab && !(options_.only_new && own.stream.has(id))) own.stream.append(id);
+            if (id < weights_.vocab && !(options_.only_new && head_state.stream.has(id)))
+                head_state.stream.append(id);
     }
 
     bool indexed() const { return options_.gather == Gather::indexed; }
@@ -324,7 +323,7 @@ class MicroSpecHead final : public LmHead {
     /// Proposes from the product with `matrix`, whose rows belong to `tokens`.
     void enqueue_product(HeadCall& call, const HeadSequence& sequence, const kernels::DeviceMatrix& matrix,
                          const ListedTokens& tokens, std::uint64_t bytes) {
-        const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
+        const std::ptrdiff_t first = sequence.first_row, offset = first * call.k;
         const kernels::Activations x = call.backend.at(call.x, first * matrix.stride);
         if (call.support_logits != nullptr) {
             const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
@@ -332,19 +331,19 @@ class MicroSpecHead final : public LmHead {
             enqueue_support(call, sequence, tokens, {matrix, x, sequence.rows});
             return;
         }
-        std::int32_t* const ids = call.ids + cell;
+        std::int32_t* const ids = call.ids + offset;
         best_.enqueue(call,
-                      {matrix, x, sequence.rows, tokens.count(), call.k, nullptr, ids, call.logits + cell,
+                      {matrix, x, sequence.rows, tokens.count(), call.k, nullptr, ids, call.logits + offset,
                        call.sums + first},
                       bytes);
         call.backend.remap_ids({ids, sequence.rows * call.k, nullptr, tokens.ids(), ids});
     }
     /// Uploads the active tokens if they have changed, and their rows if these are read in place.
-    bool upload_tokens(kernels::Backend& backend, MicroSpecState& own) const {
-        if (own.tokens.are(own.ids)) return true;
+    bool upload_tokens(kernels::Backend& backend, MicroSpecState& head_state) const {
+        if (head_state.tokens.are(head_state.ids)) return true;
         std::span<const TokenId> rows;
-        if (indexed()) rows = lm_head_row_indices(weights_, own.ids, own.lm_head_rows);
-        const bool enough = own.tokens.upload(backend, own.ids, rows, max_active());
+        if (indexed()) rows = lm_head_row_indices(weights_, head_state.ids, head_state.lm_head_rows);
+        const bool enough = head_state.tokens.upload(backend, head_state.ids, rows, max_active());
         if (!enough) backend.set_out_of_memory("the ids of a head's rows");
         return enough;
     }
@@ -356,15 +355,15 @@ class MicroSpecHead final : public LmHead {
     }
 
     /// Updates the active set if the side stream has not done so.
-    void refresh(HeadContext& context, MicroSpecState& own, int rows) const {
-        if (!own.changed) return;
+    void refresh(HeadContext& context, MicroSpecState& head_state, int rows) const {
+        if (!head_state.changed) return;
         PhaseScope scope(context.phases, Phase::gather, context.level, rows);
-        own.changed = false;
+        head_state.changed = false;
         if (options_.gather == Gather::indexed)
-            update_ids(own);
+            update_ids(head_state);
         else
-            scope.add_bytes(own.packed_bytes = pack(context.backend, own));
-        own.packed_level = context.level;
+            scope.add_bytes(head_state.packed_bytes = pack(context.backend, head_state));
+        head_state.packed_level = context.level;
     }
 
     /// Lists the active tokens of a window, ascending.
@@ -379,22 +378,22 @@ class MicroSpecHead final : public LmHead {
             std::erase_if(ids, [&](TokenId id) { return !lm_head_has(weights_, id); });
     }
     /// Updates the list of active tokens; returns whether it has changed.
-    bool update_ids(MicroSpecState& own) const {
-        list_active(own.stream, own.listed);
-        if (own.listed == own.ids) return false;
-        own.ids.swap(own.listed);
+    bool update_ids(MicroSpecState& head_state) const {
+        list_active(head_state.stream, head_state.listed);
+        if (head_state.listed == head_state.ids) return false;
+        head_state.ids.swap(head_state.listed);
         return true;
     }
 
     /// Reads and writes the complete active set, as in Algorithm 1. Returns the bytes moved.
-    std::uint64_t pack(kernels::Backend& backend, MicroSpecState& own) const {
-        if (!update_ids(own) || own.ids.empty()) return 0;
-        const auto rows = lm_head_row_indices(weights_, own.ids, own.lm_head_rows);
+    std::uint64_t pack(kernels::Backend& backend, MicroSpecState& head_state) const {
+        if (!update_ids(head_state) || head_state.ids.empty()) return 0;
+        const auto rows = lm_head_row_indices(weights_, head_state.ids, head_state.lm_head_rows);
         if (options_.gather == Gather::async)
-            own.rows.fill_async(backend.pool(), store_, rows);
+            head_state.rows.fill_async(backend.pool(), store_, rows);
         else
-            own.rows.fill(backend.pool(), store_, rows);
-        return 2 * own.rows.matrix().bytes();
+            head_state.rows.fill(backend.pool(), store_, rows);
+        return 2 * head_state.rows.matrix().bytes();
     }
 
     MicroSpecOptions options_;
@@ -455,9 +454,9 @@ constexpr HeadParam microspec_params[] = {
 Result<std::unique_ptr<LmHead>> make_microspec(const HeadSpec& spec, const HeadFiles&) {
     DS_TRY(check_source(spec, word_param(spec, "source", "both")));
     MicroSpecOptions options;
-    DS_ASSIGN(options.window, whole_param(spec, "wmax", options.window));
-    DS_ASSIGN(options.prompt_k, whole_param(spec, "kpre", options.prompt_k));
-    DS_ASSIGN(options.verify_k, whole_param(spec, "kver", options.verify_k));
+    DS_ASSIGN(options.window, int_param(spec, "wmax", options.window));
+    DS_ASSIGN(options.prompt_k, int_param(spec, "kpre", options.prompt_k));
+    DS_ASSIGN(options.verify_k, int_param(spec, "kver", options.verify_k));
     const std::string_view source = word_param(spec, "source", "both");
     options.from_prompt = source != "ext";
     options.from_rounds = source != "ctx";

@@ -39,7 +39,7 @@ class OracleHead final : public LmHead {
     }
 
     CallShape shape(int, int) const override {
-        return {.stride = size_, .support = size_, .own = true, .counted = true};
+        return {.stride = size_, .support = size_, .per_row = true, .counted = true};
     }
     bool reserve(kernels::Backend& backend, int, int rows, int k) override {
         return listed_.reserve(backend, rows, size_, k);
@@ -88,9 +88,9 @@ class OracleHead final : public LmHead {
 }  // namespace
 
 void set_future_tokens(HeadState& state, Rows<const TokenId> best) {
-    auto& own = static_cast<OracleState&>(state);
-    own.levels.clear();
-    for (int l = 0; l < best.rows; ++l) own.levels.emplace_back(best.row(l).begin(), best.row(l).end());
+    auto& oracle = static_cast<OracleState&>(state);
+    oracle.levels.clear();
+    for (int l = 0; l < best.rows; ++l) oracle.levels.emplace_back(best.row(l).begin(), best.row(l).end());
 }
 
 namespace {
@@ -101,7 +101,7 @@ constexpr HeadParam oracle_params[] = {
 };
 
 Result<std::unique_ptr<LmHead>> make_oracle(const HeadSpec& spec, const HeadFiles&) {
-    DS_ASSIGN(const int size, whole_param(spec, "m", 32));
+    DS_ASSIGN(const int size, int_param(spec, "m", 32));
     return std::unique_ptr<LmHead>(std::make_unique<OracleHead>(size));
 }
 

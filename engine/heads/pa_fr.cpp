@@ -70,7 +70,7 @@ constexpr HeadParam pa_fr_params[] = {
 };
 
 Result<std::unique_ptr<LmHead>> make_pa_fr(const HeadSpec& spec, const HeadFiles& artefacts) {
-    DS_ASSIGN(auto sizes, whole_list_param(spec, "v"));
+    DS_ASSIGN(auto sizes, int_list_param(spec, "v"));
     DS_ASSIGN(const std::string path, required_ranking(artefacts, spec.id));
     DS_ASSIGN(auto ranking, load_ranking(path, spec.id));
     return std::unique_ptr<LmHead>(

@@ -27,7 +27,7 @@ class RdkHead final : public LmHead {
         DS_TRY(artefact_.fits(weights));
         vocab_ = weights.vocab;
         DS_ASSIGN(affinity_, AffinityMatrix::load(artefact_, vocab_));
-        fresh_ = true;
+        upload_pending_ = true;
         return {};
     }
 
@@ -41,11 +41,11 @@ class RdkHead final : public LmHead {
 
     /// The sizes of the base head's sets follow the values that it downloads itself.
     CallShape shape(int level, int rows) const override {
-        const CallShape own = base_->shape(level, rows);
+        const CallShape inner = base_->shape(level, rows);
         return {.stride = vocab_,
                 .support = vocab_,
-                .set = own.set == 0 ? 0 : vocab_ + own.set,
-                .downloads = own.downloads + (own.set == 0 ? 0 : rows)};
+                .set = inner.set == 0 ? 0 : vocab_ + inner.set,
+                .downloads = inner.downloads + (inner.set == 0 ? 0 : rows)};
     }
     bool reserve(kernels::Backend& backend, int levels, int rows, int k) override;
     void begin(HeadCall& call) override { base_->begin(call); }
@@ -64,7 +64,7 @@ class RdkHead final : public LmHead {
   private:
     /// Returns the call's sequences for the base head, whose sets follow the tokens that they reach.
     std::span<const HeadSequence> own_sequences(const HeadCall& call);
-    void reach(kernels::Backend& backend, const HeadSequence& own, int room, const HeadSequence& to);
+    void reach(kernels::Backend& backend, const HeadSequence& from, int capacity, const HeadSequence& to);
     int rows_at_a_time() const;
     bool upload(kernels::Backend& backend);
     std::uint64_t affinity_bytes(const HeadCall& call) const;
@@ -75,9 +75,9 @@ class RdkHead final : public LmHead {
     HeadArtefact artefact_;
     AffinityMatrix affinity_;
     int vocab_ = 0;
-    bool fresh_ = false;      ///< the matrix is not in device memory
-    SupportColumns columns_;  ///< of the base head
-    std::vector<HeadSequence> own_;
+    bool upload_pending_ = false;  ///< the matrix is not in device memory
+    SupportColumns columns_;       ///< of the base head
+    std::vector<HeadSequence> inner_sequences_;
     DeviceSparseRows d_targets_, d_sources_;
     kernels::DeviceArray<std::int32_t> tokens_, d_sizes_;
     kernels::DeviceArray<float> logits_, spread_;
@@ -89,13 +89,13 @@ class RdkHead final : public LmHead {
 /// The tokens that get probability from those of the base head.
 ActiveSet RdkHead::active_set(const HeadState* state, int level, std::vector<TokenId>& memory) const {
     std::vector<TokenId> own_memory;
-    const ActiveSet own = base_->active_set(state, level, own_memory);
+    const ActiveSet inner = base_->active_set(state, level, own_memory);
     std::vector<bool> reached(vocab_);
     const auto reach_targets = [&](TokenId token) {
         for (const TokenId target : affinity_.targets.row(token)) reached[target] = true;
     };
-    for (const TokenId token : own.ids) reach_targets(token);
-    for (TokenId token = 0; own.ids.empty() && token < own.all_below; ++token) reach_targets(token);
+    for (const TokenId token : inner.ids) reach_targets(token);
+    for (TokenId token = 0; inner.ids.empty() && token < inner.all_below; ++token) reach_targets(token);
     memory.clear();
     memory.reserve(vocab_);
     for (TokenId token = 0; token < vocab_; ++token)
@@ -109,17 +109,17 @@ int RdkHead::rows_at_a_time() const {
 
 /// A device reads the sources only, the CPU also the targets.
 bool RdkHead::upload(kernels::Backend& backend) {
-    if (!fresh_) return true;
-    fresh_ = !(d_sources_.upload(backend, affinity_.sources) &&
-               (!backend.is_host() || d_targets_.upload(backend, affinity_.targets)));
-    return !fresh_;
+    if (!upload_pending_) return true;
+    upload_pending_ = !(d_sources_.upload(backend, affinity_.sources) &&
+                        (!backend.is_host() || d_targets_.upload(backend, affinity_.targets)));
+    return !upload_pending_;
 }
 
 bool RdkHead::reserve(kernels::Backend& backend, int levels, int rows, int k) {
     columns_ = base_->support_columns(levels);
-    const std::size_t cells = numel(rows, columns_.stride);
+    const std::size_t size = numel(rows, columns_.stride);
     return base_->reserve(backend, levels, rows, 1) && upload(backend) &&
-           logits_.resize_at_least(backend, cells) && tokens_.resize_at_least(backend, cells) &&
+           logits_.resize_at_least(backend, size) && tokens_.resize_at_least(backend, size) &&
            d_sizes_.resize_at_least(backend, numel(rows, 1)) &&
            mass_.resize_at_least(backend, numel(std::min(rows, rows_at_a_time()), vocab_)) &&
            spread_.resize_at_least(backend, numel(rows, vocab_)) &&
@@ -151,21 +151,22 @@ void RdkHead::spread(kernels::Backend& backend, kernels::RedistributeOp op, floa
 }
 
 std::span<const HeadSequence> RdkHead::own_sequences(const HeadCall& call) {
-    own_.assign(call.sequences.begin(), call.sequences.end());
+    inner_sequences_.assign(call.sequences.begin(), call.sequences.end());
     std::int32_t* size = call.downloads + base_->shape(call.level, call.rows).downloads;
-    for (HeadSequence& own : own_) {
-        if (own.set == nullptr) continue;
-        own.set += vocab_;
-        own.set_size = size++;
+    for (HeadSequence& inner : inner_sequences_) {
+        if (inner.set == nullptr) continue;
+        inner.set += vocab_;
+        inner.set_size = size++;
     }
-    return own_;
+    return inner_sequences_;
 }
 
-void RdkHead::reach(kernels::Backend& backend, const HeadSequence& own, int room, const HeadSequence& to) {
+void RdkHead::reach(kernels::Backend& backend, const HeadSequence& from, int capacity,
+                    const HeadSequence& to) {
     kernels::ReachableTokensOp op;
-    op.tokens = own.set;
-    op.size = own.set_size;
-    op.max_count = room;
+    op.tokens = from.set;
+    op.size = from.set_size;
+    op.max_count = capacity;
     op.vocab = vocab_;
     op.first = d_sources_.first.data();
     op.sources = d_sources_.tokens.data();
@@ -192,11 +193,12 @@ void RdkHead::propose(HeadCall& call) {
     inner.k = 1;
     inner.support_logits = logits_.as<float>();
     inner.support_stride = columns_.stride;
-    if (columns_.own) inner.support_tokens = tokens_.as<std::int32_t>();
+    if (columns_.per_row) inner.support_tokens = tokens_.as<std::int32_t>();
     if (columns_.counted) inner.support_sizes = d_sizes_.data();
     base_->propose(inner);
-    for (std::size_t i = 0; call.sets_requested && i < own_.size(); ++i)
-        reach(call.backend, own_[i], base_->shape(call.level, own_[i].rows).set, call.sequences[i]);
+    for (std::size_t i = 0; call.sets_requested && i < inner_sequences_.size(); ++i)
+        reach(call.backend, inner_sequences_[i], base_->shape(call.level, inner_sequences_[i].rows).set,
+              call.sequences[i]);
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::topk, call.level, call.rows,
                                    affinity_bytes(call));
     kernels::RedistributeOp op;
@@ -204,8 +206,8 @@ void RdkHead::propose(HeadCall& call) {
     op.rows = call.rows;
     op.support = base_->shape(call.level, 1).support;
     op.temperature = call.temperature > 0 ? static_cast<float>(call.temperature) : 1.0f;
-    op.tokens = columns_.own ? inner.support_tokens : inner.tokens;
-    op.token_stride = columns_.own ? columns_.stride : 0;
+    op.tokens = columns_.per_row ? inner.support_tokens : inner.tokens;
+    op.token_stride = columns_.per_row ? columns_.stride : 0;
     op.sizes = columns_.counted ? inner.support_sizes : nullptr;
     call.tokens = nullptr;
     if (call.support_logits != nullptr)
@@ -218,18 +220,18 @@ void RdkHead::propose(HeadCall& call) {
 
 void RdkHead::collect(const HeadReadback& back) {
     const std::size_t downloads = base_->shape(back.level, back.rows).downloads;
-    HeadReadback own = back;
-    own.downloads = back.downloads.first(downloads);
+    HeadReadback inner = back;
+    inner.downloads = back.downloads.first(downloads);
     std::vector<std::span<const TokenId>> sets;
     std::vector<std::int32_t> sizes;
     for (std::size_t i = 0; i < back.sets.size(); ++i) {
-        const int room = base_->shape(back.level, back.sequences[i].rows).set;
-        sizes.push_back(std::clamp(back.downloads[downloads + i], 0, room));
+        const int capacity = base_->shape(back.level, back.sequences[i].rows).set;
+        sizes.push_back(std::clamp(back.downloads[downloads + i], 0, capacity));
         sets.push_back(back.sets[i].empty() ? back.sets[i] : back.sets[i].subspan(vocab_));
     }
-    own.sets = sets;
-    own.set_sizes = sizes;
-    base_->collect(own);
+    inner.sets = sets;
+    inner.set_sizes = sizes;
+    base_->collect(inner);
 }
 
 }  // namespace

@@ -49,20 +49,20 @@ enum class RequiredFile {
 struct FitRecipe {
     /// What is made, as bits.
     enum Kind : unsigned {
-        raw_text = 1,     ///< a ranking: counts the tokens of raw text
-        generations = 2,  ///< a ranking: counts the tokens of the target's generations
-        low_rank = 4,     ///< two factors of the LM head, trained by forward KL
-        kept_rows = 8,    ///< the LM head's rows of the kept tokens, trained by forward KL
-        alpha_rows = 16,  ///< as kept_rows, but alpha determines their number; made on request only
-        clusters = 32,    ///< clusters of any size, with a router on embedding and parent hidden
-        groups = 64,      ///< groups of equal size, with a router on the hidden
-        affinity = 128,   ///< neighbours of each token; trains nothing
-        own_loss = 256,   ///< low_rank: a joint fit adds lambda times the head's own loss
+        raw_text = 1,      ///< a ranking: counts the tokens of raw text
+        generations = 2,   ///< a ranking: counts the tokens of the target's generations
+        low_rank = 4,      ///< two factors of the LM head, trained by forward KL
+        trimmed_rows = 8,  ///< the LM head's rows of the kept tokens, trained by forward KL
+        alpha_rows = 16,   ///< as trimmed_rows, but alpha determines their number; made on request only
+        clusters = 32,     ///< clusters of any size, with a router on embedding and parent hidden
+        groups = 64,       ///< groups of equal size, with a router on the hidden
+        affinity = 128,    ///< neighbours of each token; trains nothing
+        own_loss = 256,    ///< low_rank: a joint fit adds lambda times the head's own loss
     };
     static constexpr unsigned rankings = raw_text | generations;
-    static constexpr unsigned all_kept_rows = kept_rows | alpha_rows;
+    static constexpr unsigned any_trimmed_rows = trimmed_rows | alpha_rows;
     /// Forward KL to the target. Only these fits can train the drafter, too.
-    static constexpr unsigned by_divergence = low_rank | all_kept_rows;
+    static constexpr unsigned by_divergence = low_rank | any_trimmed_rows;
     static constexpr unsigned routers = clusters | groups;
     static constexpr unsigned weights = by_divergence | routers | affinity;
     static constexpr unsigned any = rankings | weights;

@@ -10,24 +10,24 @@ namespace {
 constexpr int line = 16;  ///< logits in a cache line
 
 /// An odd number of lines, because rows a power of two apart would share the sets of a cache.
-int whole_lines(int columns) {
+int round_up_to_lines(int columns) {
     return ((columns + line - 1) / line | 1) * line;
 }
 
 }  // namespace
 
-void ShortlistOps::set_names(const Names& names) {
-    tokens_of_.assign(names.tokens.begin(), names.tokens.end());
-    rows_of_.assign(names.rows.begin(), names.rows.end());
-    named_vocab_ = names.vocab;
-    fresh_names_ = true;
+void ShortlistOps::set_token_map(const TokenMap& map) {
+    tokens_of_.assign(map.tokens.begin(), map.tokens.end());
+    rows_of_.assign(map.rows.begin(), map.rows.end());
+    mapped_vocab_ = map.vocab;
+    token_map_pending_ = true;
 }
 
-bool ShortlistOps::upload_names() {
-    if (!fresh_names_) return true;
-    fresh_names_ = !(d_tokens_.upload_exact(*backend_, tokens_of_) &&
-                     d_rows_of_tokens_.upload_exact(*backend_, rows_of_));
-    return !fresh_names_;
+bool ShortlistOps::upload_token_map() {
+    if (!token_map_pending_) return true;
+    token_map_pending_ = !(d_tokens_.upload_exact(*backend_, tokens_of_) &&
+                           d_rows_of_tokens_.upload_exact(*backend_, rows_of_));
+    return !token_map_pending_;
 }
 
 /// Returns the rows of the exact head for tokens in device memory.
@@ -44,9 +44,9 @@ int ShortlistOps::max_union(int rows, int size) const {
 }
 
 bool ShortlistOps::reserve_call(const kernels::Matrix& up, int rows, int size) {
-    vocab_ = named_vocab_ > 0 ? named_vocab_ : up.n();
+    vocab_ = mapped_vocab_ > 0 ? mapped_vocab_ : up.n();
     const std::size_t block = numel(rows, size) + numel(1, max_union(rows, size)) + 1;
-    return upload_names() && block_.resize_at_least(*backend_, block) &&
+    return upload_token_map() && block_.resize_at_least(*backend_, block) &&
            scratch_.resize_at_least(*backend_,
                                     std::max(kernels::router_scratch_bytes(rows, up.n(), size),
                                              kernels::topk_scratch_bytes(rows, size, kernels::max_topk)));
@@ -67,7 +67,7 @@ bool ShortlistOps::reserve(kernels::Backend& backend, const kernels::Matrix& dow
                            int rows, int size) {
     backend_ = &backend;
     return reserve_call(up, rows, size) && down_.reserve(backend, down, rows) &&
-           reserve_exact(rows, std::max(size, whole_lines(max_union(rows, size))), numel(rows, size));
+           reserve_exact(rows, std::max(size, round_up_to_lines(max_union(rows, size))), numel(rows, size));
 }
 
 void ShortlistOps::enqueue_router(const kernels::Matrix* down, const kernels::Matrix& up,
@@ -78,7 +78,7 @@ void ShortlistOps::enqueue_router(const kernels::Matrix* down, const kernels::Ma
     broken_ =
         !reserve_call(up, rows, size) || (down != nullptr && !down_.reserve(*backend_, *down, rows)) || !x;
     max_union_ = max_union(rows, size);
-    stride_ = whole_lines(max_union_);
+    stride_ = round_up_to_lines(max_union_);
     if (broken_) return backend_->set_out_of_memory("a head's shortlists");
     kernels::MatmulTopKSetOp op;
     op.weights = up.device_matrix();
@@ -95,12 +95,12 @@ void ShortlistOps::enqueue_router(const kernels::Matrix* down, const kernels::Ma
 
 /// Enqueues one product per row: a shortlist is already a list of columns for it.
 void ShortlistOps::enqueue_each(const kernels::RowMajorMatrix& exact) {
-    const auto cells = numel(rows_, size_);
-    if (size_said_ != size_) {
-        const std::int32_t size = size_said_ = size_;
+    const auto count = numel(rows_, size_);
+    if (uploaded_size_ != size_) {
+        const std::int32_t size = uploaded_size_ = size_;
         backend_->upload(d_size_.as<void>(), &size, sizeof size);
     }
-    const std::int32_t* rows = enqueue_rows_of(block_.as<std::int32_t>(), static_cast<int>(cells), nullptr);
+    const std::int32_t* rows = enqueue_rows_of(block_.as<std::int32_t>(), static_cast<int>(count), nullptr);
     for (int r = 0; r < rows_; ++r) {
         kernels::MatmulOp op;
         op.weights = exact.device_matrix();
@@ -169,8 +169,8 @@ void ShortlistOps::enqueue_best(int k, std::int32_t* ids, float* values, float* 
     op.values = values;
     op.logsumexp = sums;
     op.scratch = scratch_.as<void>();
-    op.own = block_.as<std::int32_t>();
-    op.own_stride = size_;
+    op.candidates = block_.as<std::int32_t>();
+    op.candidate_stride = size_;
     if (!per_row_) {
         op.columns = columns_.as<std::int32_t>();
         op.index = index_.as<std::uint64_t>();
@@ -180,9 +180,9 @@ void ShortlistOps::enqueue_best(int k, std::int32_t* ids, float* values, float* 
 
 void ShortlistOps::enqueue_own(float* logits, std::int32_t* tokens, std::int64_t stride) {
     if (broken_) return;
-    const auto* own = block_.as<std::int32_t>();
+    const auto* ids = block_.as<std::int32_t>();
     // copy_rows() preserves the bits of 4-byte values, so it can copy ids.
-    backend_->copy_rows({reinterpret_cast<const float*>(own), size_, nullptr, rows_, size_,
+    backend_->copy_rows({reinterpret_cast<const float*>(ids), size_, nullptr, rows_, size_,
                          reinterpret_cast<float*>(tokens), stride});
     if (per_row_)
         return backend_->copy_rows({logits_.as<float>(), size_, nullptr, rows_, size_, logits, stride});
@@ -191,7 +191,7 @@ void ShortlistOps::enqueue_own(float* logits, std::int32_t* tokens, std::int64_t
     op.stride = stride_;
     op.rows = rows_;
     op.max_count = size_;
-    op.tokens = own;
+    op.tokens = ids;
     op.token_stride = size_;
     op.columns = columns_.as<std::int32_t>();
     op.index = index_.as<std::uint64_t>();

@@ -17,13 +17,13 @@ namespace draftscope {
 class ShortlistOps {
   public:
     /// Router columns and exact-head rows of the tokens. The default is that all three have the same numbers.
-    struct Names {
+    struct TokenMap {
         std::span<const std::int32_t> tokens;  ///< token of each router column, ascending; empty = its number
         std::span<const std::int32_t> rows;    ///< exact-head row of each token, [vocab]; empty = its number
         int vocab = 0;                         ///< number of tokens; 0 = the router's columns
     };
-    /// Copies `names`. Call it before the first step, and again when they change.
-    void set_names(const Names& names);
+    /// Copies `map`. Call it before the first step, and again when they change.
+    void set_token_map(const TokenMap& map);
 
     /// Reserves memory for calls of up to these sizes, so that none of them moves a buffer. Returns false if
     /// memory runs out.
@@ -51,7 +51,7 @@ class ShortlistOps {
     const std::int32_t* shortlists() const { return block_.data(); }
 
   private:
-    bool upload_names();
+    bool upload_token_map();
     int max_union(int rows, int size) const;
     bool reserve_call(const kernels::Matrix& up, int rows, int size);
     bool reserve_exact(int rows, int columns, std::size_t listed);
@@ -65,12 +65,12 @@ class ShortlistOps {
     DownProjection down_;
     bool per_row_ = false;
     bool broken_ = false;  ///< memory ran out; later steps enqueue nothing
-    bool fresh_names_ = false;
+    bool token_map_pending_ = false;
     std::vector<std::int32_t> tokens_of_, rows_of_;
-    int named_vocab_ = 0;
+    int mapped_vocab_ = 0;
     kernels::DeviceArray<std::int32_t> d_tokens_, d_rows_of_tokens_, exact_rows_;
     kernels::DeviceBuffer d_size_, bitmap_, columns_, index_;
-    int size_said_ = 0;                         ///< value in d_size_
+    int uploaded_size_ = 0;                     ///< value in d_size_
     kernels::DeviceArray<std::int32_t> block_;  ///< shortlists, their union and its size
     kernels::DeviceArray<std::byte> scratch_;
     kernels::DeviceArray<float> logits_;

@@ -26,7 +26,7 @@ struct Job {
 struct SideStream::Impl {
     Impl(const kernels::Backend& backend, Phase phase_in)
         : phase(phase_in),
-          own(kernels::make_cpu_backend(1, backend.pool().isa())),
+          cpu_backend(kernels::make_cpu_backend(1, backend.pool().isa())),
           thread([this] { serve(); }) {
         const std::lock_guard lock(mutex);
         waiting.reserve(16);  // the number of waiting jobs depends on scheduling
@@ -41,11 +41,11 @@ struct SideStream::Impl {
     }
 
     /// True if no job runs and one is waiting. This and the next functions require the mutex.
-    bool can_begin_next() const { return done == taken && !waiting.empty(); }
+    bool can_begin_next() const { return done == dequeued && !waiting.empty(); }
     Job take() {
         Job job = std::move(waiting.front());
         waiting.erase(waiting.begin());
-        ++taken;
+        ++dequeued;
         return job;
     }
     void finish(const SpanEvent* span) {
@@ -72,7 +72,7 @@ struct SideStream::Impl {
             Job job = take();
             lock.unlock();
             job.span.start_ticks = ticks_now();
-            job.span.bytes = job.work(*own);
+            job.span.bytes = job.work(*cpu_backend);
             job.span.end_ticks = ticks_now();
             lock.lock();
             finish(&job.span);
@@ -98,12 +98,12 @@ struct SideStream::Impl {
     }
 
     const Phase phase;
-    std::unique_ptr<kernels::Backend> own;
+    std::unique_ptr<kernels::Backend> cpu_backend;
     std::mutex mutex;
     std::condition_variable changed;
     std::vector<Job> waiting;  ///< at most one per sequence; unlike a deque it keeps its memory
     std::vector<std::pair<Ticket, SpanEvent>> spans;  ///< of jobs run by the thread, not yet recorded
-    Ticket taken = 0, done = 0;
+    Ticket dequeued = 0, done = 0;
     std::atomic<Ticket> started{0}, progress{0};  ///< progress mirrors done
     bool stop = false;
     std::thread thread;
@@ -157,7 +157,7 @@ void SideStream::wait(HeadContext& context, Ticket ticket) {
 
 void SideStream::wait_discard(Ticket ticket) {
     if (ticket == 0) return;
-    impl_->wait_until_done(ticket, [this](const Job& job) { job.work(*impl_->own); });
+    impl_->wait_until_done(ticket, [this](const Job& job) { job.work(*impl_->cpu_backend); });
     const std::lock_guard lock(impl_->mutex);
     std::erase_if(impl_->spans, [&](const auto& one) { return one.first == ticket; });
 }

@@ -63,7 +63,8 @@ class SpecVocabHead final : public LmHead {
     CallShape shape(int level, int rows) const override {
         const int size = size_at(level);
         // The download is the size of the call's union.
-        return {.stride = size, .support = size, .own = true, .set = max_tokens(level, rows), .downloads = 1};
+        return {
+            .stride = size, .support = size, .per_row = true, .set = max_tokens(level, rows), .downloads = 1};
     }
     bool reserve(kernels::Backend& backend, int levels, int rows, int) override {
         for (int level = 0; level < levels; ++level)
@@ -166,7 +167,7 @@ class SpecVocabHead final : public LmHead {
                 if (const TokenId id = weights_.row_ids[i]; id >= 0 && id < weights_.vocab)
                     rows[id] = static_cast<std::int32_t>(i);
         }
-        shortlists_.set_names({speculator_.ids(), rows, weights_.vocab});
+        shortlists_.set_token_map({speculator_.ids(), rows, weights_.vocab});
     }
 
     void count_read(ShortlistState::Level& seen, int rows, int level, std::int64_t together) const {
@@ -195,7 +196,7 @@ constexpr HeadParam specvocab_params[] = {
 };
 
 Result<std::unique_ptr<LmHead>> make_specvocab(const HeadSpec& spec, const HeadFiles& artefacts) {
-    DS_ASSIGN(auto sizes, whole_list_param(spec, "k"));
+    DS_ASSIGN(auto sizes, int_list_param(spec, "k"));
     DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     const bool per_row = word_param(spec, "share", "union") == "per-row";
     return std::unique_ptr<LmHead>(

@@ -61,7 +61,7 @@ class GeneratedTensors final : public WeightSource {
 }  // namespace
 
 Status add_low_rank(SyntheticBuilder& builder, const std::string& up) {
-    DS_ASSIGN(std::vector<int> ranks, whole_list_param(builder.spec, "rank"));
+    DS_ASSIGN(std::vector<int> ranks, int_list_param(builder.spec, "rank"));
     if (ranks.empty()) ranks = {std::max(1, builder.shape.hidden / 8)};
     for (const int rank : ranks)
         if (rank > builder.shape.hidden)

@@ -42,7 +42,7 @@ constexpr HeadParam trimmed_params[] = {
 };
 
 Result<std::unique_ptr<LmHead>> make_from_ranking(const HeadSpec& spec, const HeadFiles& artefacts) {
-    DS_ASSIGN(const int size, whole_param(spec, "v", 0));
+    DS_ASSIGN(const int size, int_param(spec, "v", 0));
     DS_ASSIGN(const std::string path, required_ranking(artefacts, spec.id));
     DS_ASSIGN(auto ranking, load_ranking(path, spec.id));
     return make_trimmed_head(spec, std::move(ranking), [size](const HeadWeights& weights) -> Result<int> {

@@ -61,7 +61,7 @@ constexpr HeadParam vocabtrim_t_params[] = {
 /// Adds tokens spread evenly over the vocabulary.
 Status synthesize_vocabtrim_t(SyntheticBuilder& builder) {
     const int tokens = builder.shape.tokens;
-    DS_ASSIGN(const int size, whole_param(builder.spec, "v", std::max(1, tokens / 4 / 64 * 64)));
+    DS_ASSIGN(const int size, int_param(builder.spec, "v", std::max(1, tokens / 4 / 64 * 64)));
     if (size > tokens)
         return bad_input("head {}: v={} does not fit the target, which has {} tokens", builder.spec.id, size,
                          tokens);
@@ -89,7 +89,7 @@ HeadInfo describe_vocabtrim_t() {
             .rgb = 0x8FCBEB,
             .required_file = RequiredFile::fitted,
             .artefact = "trained trimmed head",
-            .fit = {.kinds = FitRecipe::kept_rows},
+            .fit = {.kinds = FitRecipe::trimmed_rows},
             .synthesize = synthesize_vocabtrim_t,
             .make = make_trained_vocab_head};
 }

@@ -48,8 +48,8 @@ class EmbeddingAndHeadWeights final : public WeightSource {
         return out;
     }
     void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override {
-        for (const Tensor& mine : tensors_)
-            if (mine.info.name == tensor.name) mine.source->read_row(*mine.stored, row, out);
+        for (const Tensor& recorded : tensors_)
+            if (recorded.info.name == tensor.name) recorded.source->read_row(*recorded.stored, row, out);
     }
 
   private:
@@ -65,11 +65,11 @@ class EmbeddingAndHeadWeights final : public WeightSource {
 
 /// The files of a model folder that contain the two tensors.
 Result<std::set<std::string>> find_weight_files(const std::string& folder) {
-    const fs::path whole = fs::path(folder) / "model.safetensors";
-    DS_ASSIGN(const auto index, JsonFile::read_if_present(whole.string() + ".index.json"));
+    const fs::path single_file = fs::path(folder) / "model.safetensors";
+    DS_ASSIGN(const auto index, JsonFile::read_if_present(single_file.string() + ".index.json"));
     std::error_code ignored;
     // As in open_hf_weights(), a whole file comes before an index.
-    if (!index || fs::exists(whole, ignored)) return std::set<std::string>{whole.string()};
+    if (!index || fs::exists(single_file, ignored)) return std::set<std::string>{single_file.string()};
     DS_ASSIGN(const auto map, index->object("weight_map"));
     if (!map) return index->field_error("weight_map", "an object");
     std::set<std::string> files;

@@ -55,11 +55,11 @@ Result<DecodeRecording::Tensor> DecodeRecording::tensor(const char* name, const 
     if (found == nullptr) return bad_input("{}: tensor '{}' is missing", file(), name);
     if (found->type != type)
         return bad_input("{}: tensor '{}' has type {}, expected {}", file(), name, found->type, type);
-    std::vector<std::int64_t> wanted = {info_.rows};
-    if (columns > 0) wanted.push_back(columns);
-    if (found->shape != wanted)
+    std::vector<std::int64_t> expected = {info_.rows};
+    if (columns > 0) expected.push_back(columns);
+    if (found->shape != expected)
         return bad_input("{}: tensor '{}' has shape [{}], expected [{}] according to trace.json", file(),
-                         name, fmt::join(found->shape, ", "), fmt::join(wanted, ", "));
+                         name, fmt::join(found->shape, ", "), fmt::join(expected, ", "));
     const auto bytes = source_->stored(*found);
     return Tensor{name, bytes.data(), bytes.size() / info_.rows};
 }

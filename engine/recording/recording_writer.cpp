@@ -73,7 +73,7 @@ Status RecordingWriter::write(Stream& stream, const void* data, std::size_t byte
     return failed("{}: {}", stream.path, std::strerror(errno));
 }
 
-Status RecordingWriter::append(RecordedPrompt prompt, std::int64_t place, const RecordedRows& rows) {
+Status RecordingWriter::append(RecordedPrompt prompt, std::int64_t index, const RecordedRows& rows) {
     const std::size_t n = prompt.rows();
     const bool fits = std::ranges::all_of(
         streams_, [&](const Stream& stream) { return stream.rows(rows).size() == n * stream.row_bytes(); });
@@ -85,7 +85,7 @@ Status RecordingWriter::append(RecordedPrompt prompt, std::int64_t place, const 
         DS_TRY(write(stream, bytes.data(), bytes.size()));
     }
     info_.rows += prompt.rows();
-    placed_.emplace_back(place, std::move(prompt));
+    placed_.emplace_back(index, std::move(prompt));
     return {};
 }
 
@@ -124,19 +124,19 @@ Status RecordingWriter::copy_into(std::FILE* out, Stream& from) {
 }
 
 Status RecordingWriter::join() {
-    Stream& whole = streams_.front();
+    Stream& joined = streams_.front();
     // Overwrites what a failed append left after the last complete turn.
-    std::fseek(whole.file, static_cast<long>(header_bytes + stream_bytes(whole)), SEEK_SET);
-    for (std::size_t i = 1; i < streams_.size(); ++i) DS_TRY(copy_into(whole.file, streams_[i]));
-    const long end = std::ftell(whole.file);
+    std::fseek(joined.file, static_cast<long>(header_bytes + stream_bytes(joined)), SEEK_SET);
+    for (std::size_t i = 1; i < streams_.size(); ++i) DS_TRY(copy_into(joined.file, streams_[i]));
+    const long end = std::ftell(joined.file);
     const std::string text = header();
     const std::uint64_t length = text.size();
-    std::rewind(whole.file);
-    DS_TRY(write(whole, &length, sizeof(length)));
-    DS_TRY(write(whole, text.data(), text.size()));
-    if (std::fflush(whole.file) != 0 || ::ftruncate(::fileno(whole.file), end) != 0 ||
-        ::fsync(::fileno(whole.file)) != 0)
-        return failed("{}: {}", whole.path, std::strerror(errno));
+    std::rewind(joined.file);
+    DS_TRY(write(joined, &length, sizeof(length)));
+    DS_TRY(write(joined, text.data(), text.size()));
+    if (std::fflush(joined.file) != 0 || ::ftruncate(::fileno(joined.file), end) != 0 ||
+        ::fsync(::fileno(joined.file)) != 0)
+        return failed("{}: {}", joined.path, std::strerror(errno));
     return {};
 }
 
@@ -144,15 +144,15 @@ Status RecordingWriter::finish() {
     if (placed_.empty()) return failed("{}: no prompt was recorded", folder_);
     DS_TRY(join());
     std::sort(placed_.begin(), placed_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (auto& [place, prompt] : placed_) info_.prompts.push_back(std::move(prompt));
+    for (auto& [index, prompt] : placed_) info_.prompts.push_back(std::move(prompt));
     const std::string text = to_json_text(info_);
-    const std::string path = file_path("trace.json"), fresh = path + ".part";
-    std::FILE* file = std::fopen(fresh.c_str(), "wb");
+    const std::string path = file_path("trace.json"), temporary = path + ".part";
+    std::FILE* file = std::fopen(temporary.c_str(), "wb");
     const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
     if (file == nullptr || (std::fclose(file) != 0) || !written)
-        return failed("{}: {}", fresh, std::strerror(errno));
+        return failed("{}: {}", temporary, std::strerror(errno));
     std::error_code error;
-    fs::rename(fresh, path, error);
+    fs::rename(temporary, path, error);
     if (error) return failed("{}: {}", path, error.message());
     finished_ = true;
     return {};

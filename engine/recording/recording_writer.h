@@ -35,8 +35,8 @@ class RecordingWriter {
     RecordingWriter(const RecordingWriter&) = delete;
     RecordingWriter& operator=(const RecordingWriter&) = delete;
 
-    /// Appends the rows of a turn and sets its first_row. Turns are ordered by `place` in trace.json.
-    Status append(RecordedPrompt prompt, std::int64_t place, const RecordedRows& rows);
+    /// Appends the rows of a turn and sets its first_row. Turns are ordered by `index` in trace.json.
+    Status append(RecordedPrompt prompt, std::int64_t index, const RecordedRows& rows);
     std::int64_t rows() const { return info_.rows; }
     int prompts() const { return static_cast<int>(placed_.size()); }
     /// Set before finish(): measured times, and whether everything was recorded.

@@ -8,17 +8,17 @@
 
 namespace draftscope {
 
-const DraftDistribution* OverlapHead::drafted(const DraftJob& chain, int level) const {
+const DraftDistribution* OverlapHead::distribution(const DraftJob& chain, int level) const {
     if (level >= std::ssize(chain.rows_per_call) || level >= std::ssize(levels_)) return nullptr;
-    const auto found = std::ranges::find(levels_[level], chain.sequence, &Kept::sequence);
+    const auto found = std::ranges::find(levels_[level], chain.sequence, &SequenceDistribution::sequence);
     return found == levels_[level].end() ? nullptr : &found->q;
 }
 
 bool OverlapHead::reserve(kernels::Backend& backend, int levels, int rows, int k) {
     columns_ = head_.support_columns(levels);
-    const std::size_t cells = numel(rows, columns_.stride);
-    return head_.reserve(backend, levels, rows, k) && logits_.resize_at_least(backend, cells) &&
-           tokens_.resize_at_least(backend, cells) && sizes_.resize_at_least(backend, numel(rows, 1));
+    const std::size_t size = numel(rows, columns_.stride);
+    return head_.reserve(backend, levels, rows, k) && logits_.resize_at_least(backend, size) &&
+           tokens_.resize_at_least(backend, size) && sizes_.resize_at_least(backend, numel(rows, 1));
 }
 
 void OverlapHead::begin(HeadCall& call) {
@@ -38,15 +38,15 @@ void OverlapHead::propose(HeadCall& call) {
     call.tokens = nullptr;  // the ids are tokens
     if (std::ssize(levels_) <= call.level) levels_.resize(numel(call.level + 1, 1));
     for (const HeadSequence& sequence : call.sequences) {
-        Kept kept{sequence.place, {}};
+        SequenceDistribution entry{sequence.index, {}};
         for (int row = sequence.first_row; row < sequence.first_row + sequence.rows; ++row) {
-            const std::ptrdiff_t cell = numel(row, columns_.stride);
-            const TokenId* const tokens = columns_.own ? tokens_.data() + cell : inner.tokens;
-            select(call, row, logits_.data() + cell, tokens, sizes_.data()[row]);
+            const std::ptrdiff_t offset = numel(row, columns_.stride);
+            const TokenId* const tokens = columns_.per_row ? tokens_.data() + offset : inner.tokens;
+            select(call, row, logits_.data() + offset, tokens, sizes_.data()[row]);
             if (row == sequence.first_row)
-                keep(call.backend, kept, logits_.data() + cell, tokens, sizes_.data()[row]);
+                keep(call.backend, entry, logits_.data() + offset, tokens, sizes_.data()[row]);
         }
-        levels_[call.level].push_back(std::move(kept));
+        levels_[call.level].push_back(std::move(entry));
     }
 }
 
@@ -65,12 +65,12 @@ void OverlapHead::select(HeadCall& call, int row, const float* logits, const Tok
     call.sums[row] = logits[best] + static_cast<float>(std::log(sum));
 }
 
-void OverlapHead::keep(const kernels::Backend& backend, Kept& kept, const float* logits,
+void OverlapHead::keep(const kernels::Backend& backend, SequenceDistribution& entry, const float* logits,
                        const TokenId* tokens, int size) {
-    if (tokens != nullptr) kept.q.tokens.assign(tokens, tokens + size);
-    kept.q.probs.assign(logits, logits + size);
+    if (tokens != nullptr) entry.q.tokens.assign(tokens, tokens + size);
+    entry.q.probs.assign(logits, logits + size);
     kernels::make_distribution(backend.pool(), sampling_.temperature, sampling_.top_k, sampling_.top_p,
-                               scratch_, {kept.q.probs, kept.q.tokens});
+                               scratch_, {entry.q.probs, entry.q.tokens});
 }
 
 }  // namespace draftscope

@@ -34,7 +34,7 @@ class OverlapHead final : public LmHead {
         : LmHead(head.needs()), head_(head), sampling_(sampling) {}
 
     /// Returns q of the tree's node at `level`; null if the chain ended before.
-    const DraftDistribution* drafted(const DraftJob& chain, int level) const;
+    const DraftDistribution* distribution(const DraftJob& chain, int level) const;
 
     Status prepare(kernels::Backend& backend, const HeadWeights& weights) override {
         return head_.prepare(backend, weights);
@@ -59,19 +59,19 @@ class OverlapHead final : public LmHead {
     }
 
   private:
-    struct Kept {
+    struct SequenceDistribution {
         int sequence = 0;
         DraftDistribution q;
     };
     void select(HeadCall& call, int row, const float* logits, const TokenId* tokens, int size);
-    void keep(const kernels::Backend& backend, Kept& kept, const float* logits, const TokenId* tokens,
-              int size);
+    void keep(const kernels::Backend& backend, SequenceDistribution& entry, const float* logits,
+              const TokenId* tokens, int size);
 
     LmHead& head_;
     DraftSampling sampling_;
     kernels::DraftSampleScratch scratch_;
     SupportColumns columns_;
-    std::vector<std::vector<Kept>> levels_;  ///< of the latest chains
+    std::vector<std::vector<SequenceDistribution>> levels_;  ///< of the latest chains
     kernels::DeviceArray<float> logits_;
     kernels::DeviceArray<std::int32_t> tokens_, sizes_;
 };

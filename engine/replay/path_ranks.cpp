@@ -7,8 +7,8 @@
 
 namespace draftscope {
 
-bool has_path_ranks(const LmHead* head) {
-    return head == nullptr || !head->needs().rounds;
+bool has_path_ranks(const Drafter& drafter, const LmHead* head) {
+    return drafter.properties().nested_trees && (head == nullptr || !head->needs().rounds);
 }
 
 PositionRanks rank_path(const DraftTree& tree, std::span<const TokenId> text, int levels) {

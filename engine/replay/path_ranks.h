@@ -29,8 +29,9 @@ struct PathRanks {
     std::vector<PositionRanks> positions;
 };
 
-/// Returns whether the ranks of a head serve all trees: what it proposes must not depend on earlier rounds.
-bool has_path_ranks(const LmHead* head);
+/// Returns whether ranks serve all trees: what is drafted must depend neither on earlier rounds nor on the
+/// tree's size.
+bool has_path_ranks(const Drafter& drafter, const LmHead* head);
 
 /// Returns the ranks of one drafted tree whose root is followed by `text`. The tree has all candidates, level
 /// by level.
@@ -38,7 +39,7 @@ PositionRanks rank_path(const DraftTree& tree, std::span<const TokenId> text, in
 
 /// Drafts at every position of the recording with the largest tree that `options.tree` allows, whose `nodes`
 /// are ignored: ranks[prompt]. One pass replaces the replays of all trees with this top-k and up to this
-/// depth. `head` satisfies has_path_ranks().
+/// depth. Both satisfy has_path_ranks().
 Result<std::vector<PathRanks>> path_ranks(const DecodeRecording& recording, const Target& target,
                                           Drafter& drafter, ReplayHead head, kernels::Backend& backend,
                                           const ReplayOptions& options);

@@ -184,13 +184,16 @@ class Replayer {
   private:
     Status for_each_group(FunctionRef<Status(std::span<const std::size_t> prompts)> run) const {
         const auto prompts = recording_.prompts();
+        const bool in_order = drafter_.properties().order_matters;
+        drafter_.begin_run();
         // Texts of similar length end together, so that all lanes of a group stay in use.
         std::vector<std::size_t> order(prompts.size());
         std::iota(order.begin(), order.end(), std::size_t{0});
-        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-            return prompts[a].generated_tokens > prompts[b].generated_tokens;
-        });
-        const std::size_t group = std::max(options_.batch, 1);
+        if (!in_order)
+            std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+                return prompts[a].generated_tokens > prompts[b].generated_tokens;
+            });
+        const std::size_t group = in_order ? 1 : std::max(options_.batch, 1);
         for (std::size_t first = 0; first < order.size(); first += group) {
             const std::size_t count = std::min(group, order.size() - first);
             DS_TRY(run(std::span(order).subspan(first, count)));
@@ -214,9 +217,9 @@ class Replayer {
             ReplayCursor& cursor = lanes[i].cursor;
             const auto rest = std::span(texts[i].tokens).subspan(cursor.prefix);
             ranks[prompts[i]].positions.push_back(
-                rank_path(cursor.drafted->out, rest, std::max(context - cursor.prefix - 1, 0)));
+                rank_path(cursor.job->out, rest, std::max(context - cursor.prefix - 1, 0)));
             ++cursor.prefix;
-            cursor.drafted.reset();
+            cursor.job.reset();
         });
     }
 
@@ -233,9 +236,9 @@ class Replayer {
                 recording_.info().target.tokens};
     }
 
-    /// Drafts for all lanes in lockstep until each is done, and calls `drafted` with each lane's number.
+    /// Drafts for all lanes in lockstep until each is done, and calls `on_draft` with each lane's number.
     Status draft_all(ReplayRunner& runner, std::span<Lane> lanes,
-                     FunctionRef<void(std::size_t lane)> drafted) {
+                     FunctionRef<void(std::size_t lane)> on_draft) {
         std::vector<ReplayCursor*> going;
         std::vector<std::size_t> drafting;
         const auto features = [&](std::size_t i, DraftJob& job) {
@@ -252,7 +255,7 @@ class Replayer {
             }
             if (going.empty()) return {};
             DS_TRY(runner.draft(going, features));
-            for (const std::size_t i : drafting) drafted(i);
+            for (const std::size_t i : drafting) on_draft(i);
         }
     }
 
@@ -294,7 +297,7 @@ class Replayer {
         for (std::size_t i = 0; i < texts.size(); ++i) begin(runner, texts[i], lanes[i]);
         DraftTree tree;
         return draft_all(runner, lanes, [&](std::size_t i) {
-            if (options_.on_round) tree = lanes[i].cursor.drafted->out;
+            if (options_.on_round) tree = lanes[i].cursor.job->out;
             const std::optional<HeadRound> round = runner.evaluate(lanes[i].cursor);
             if (!round || (round->clipped && texts[i].is_cut())) return;
             rounds[prompts[i]].push_back(*round);
@@ -306,10 +309,10 @@ class Replayer {
     Status run_overlap(LmHead& head, std::span<const std::size_t> prompts, std::span<Text> texts,
                        std::vector<std::vector<LevelOverlap>>& sums) {
         const Sampling& sampling = recording_.info().sampling;
-        DraftSampling drafted;  // a greedy recording is evaluated at T = 1, where nothing is cut
+        DraftSampling draft_sampling;  // a greedy recording is evaluated at T = 1, where nothing is cut
         if (sampling.temperature > 0)
-            drafted = {sampling.temperature, sampling.seed, sampling.top_p, sampling.top_k};
-        OverlapHead drafts(head, drafted);
+            draft_sampling = {sampling.temperature, sampling.seed, sampling.top_p, sampling.top_k};
+        OverlapHead drafts(head, draft_sampling);
         TreeSpec chain;
         chain.depth = options_.tree.depth;
         chain.topk = 1;
@@ -322,7 +325,7 @@ class Replayer {
             lanes[i].cursor.text.covered_prob = [&drafts, &p, &cursor = lanes[i].cursor,
                                                  &levels = sums[prompts[i]]](int row, const ActiveSet&,
                                                                              int level) {
-                const DraftDistribution* const q = drafts.drafted(*cursor.drafted, level);
+                const DraftDistribution* const q = drafts.distribution(*cursor.job, level);
                 if (q == nullptr) return 0.0;
                 if (std::ssize(levels) <= level) levels.resize(numel(level + 1, 1));
                 levels[level].alpha_sum += p.overlap(row, *q);
@@ -405,10 +408,10 @@ class Replayer {
 
 Status check_recording_features(const DecodeRecording& recording, const Drafter& drafter,
                                 std::string_view name) {
-    const std::span<const int> wanted = drafter.aux_layers();
-    if (std::ranges::equal(wanted, recording.info().aux_layers) || wanted.empty()) return {};
+    const std::span<const int> drafter_layers = drafter.aux_layers();
+    if (std::ranges::equal(drafter_layers, recording.info().aux_layers) || drafter_layers.empty()) return {};
     const std::vector<int>& recorded = recording.info().aux_layers;
-    const std::string needed = fmt::format("{}", fmt::join(wanted, ", "));
+    const std::string needed = fmt::format("{}", fmt::join(drafter_layers, ", "));
     return bad_input(
         "{}/trace.json: aux_layers is {}, drafter {} reads layers {}; record again with --aux {}",
         recording.folder(), recorded.empty() ? "none" : fmt::format("{}", fmt::join(recorded, ", ")), name,

@@ -4,7 +4,7 @@ namespace draftscope {
 
 void ReplayStats::add(const HeadRound& round) {
     ++rounds;
-    drafted += round.tree_nodes - 1;
+    draft_tokens += round.tree_nodes - 1;
     accepted += round.accepted;
     committed += round.committed;
     covered += round.covered;

@@ -13,7 +13,7 @@ namespace draftscope {
 
 /// Totals over the rounds of one head.
 struct ReplayStats {
-    std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0, covered = 0;
+    std::int64_t rounds = 0, draft_tokens = 0, accepted = 0, committed = 0, covered = 0;
     std::vector<std::int64_t> histogram;  ///< number of rounds by accepted drafts
     std::vector<DepthAcceptance> depths;  ///< index = depth - 1
     double covered_prob_sum = 0, active_rows_sum = 0, row_tokens_sum = 0, bytes_sum = 0, flops_sum = 0;

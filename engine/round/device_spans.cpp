@@ -4,12 +4,12 @@
 
 namespace draftscope {
 
-void DeviceSpans::begin(kernels::Backend& backend, bool watched, bool sampled) {
+void DeviceSpans::begin(kernels::Backend& backend, bool observed, bool sampled) {
     backend_ = &backend;
-    watched_ = watched;
+    observed_ = observed;
     sampled_ = sampled;
-    at_once_ = watched || backend.is_host();
-    timer_ = watched || !sampled ? nullptr : backend.timer();
+    at_once_ = observed || backend.is_host();
+    timer_ = observed || !sampled ? nullptr : backend.timer();
     timed_.clear();
     if (timer_ != nullptr) {
         timer_->reset();
@@ -54,7 +54,7 @@ DeviceSpans::Scope::Scope(DeviceSpans& spans, PhaseRecorder& phases, Phase phase
 }
 
 DeviceSpans::Scope::~Scope() {
-    if (spans_.watched_) (void)spans_.backend_->synchronize();  // the round's wait returns the error, too
+    if (spans_.observed_) (void)spans_.backend_->synchronize();  // the round's wait returns the error, too
     if (at_once_) return;
     const std::uint32_t to = spans_.timer_ == nullptr ? 0 : spans_.timer_->mark();
     event_.end_ticks = ticks_now();

@@ -17,9 +17,9 @@ namespace draftscope {
 class DeviceSpans {
   public:
     /// Discards all spans. Call it while the queue is empty or nearly empty: device times count from here. If
-    /// `watched`, each span ends with Backend::synchronize(). If not `sampled`, a device's spans are ranges
+    /// `observed`, each span ends with Backend::synchronize(). If not `sampled`, a device's spans are ranges
     /// of the recorder's sink only.
-    void begin(kernels::Backend& backend, bool watched = false, bool sampled = true);
+    void begin(kernels::Backend& backend, bool observed = false, bool sampled = true);
     /// Returns `bytes` of an op's values in the backend's memory, or 0 if its caches hold them.
     std::uint64_t value_bytes(std::uint64_t bytes) const {
         return backend_->limits().caches_values ? 0 : bytes;
@@ -70,7 +70,7 @@ class DeviceSpans {
         std::uint32_t from = 0, to = 0;  ///< marks of the timer
     };
     kernels::Backend* backend_ = nullptr;
-    bool watched_ = false, sampled_ = true;
+    bool observed_ = false, sampled_ = true;
     bool at_once_ = false;  ///< the work of a span ends with it
     DeviceTimer* timer_ = nullptr;
     std::uint64_t start_ticks_ = 0;

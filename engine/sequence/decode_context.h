@@ -53,7 +53,7 @@ struct DecodeContext : DecodeSetup {
     std::shared_ptr<DraftVocab> active;  ///< only for a head without state
     ForwardOutput forward;               ///< of the latest prefill
     TargetLogits logits;                 ///< of the latest step
-    LogitsResult answers;                ///< about them
+    LogitsResult target_results;         ///< about them
     bool sampled = true;                 ///< whether the current step records its spans
     TimeNs full_draft_ns = 0;            ///< time of the latest calibration round's drafts; 0 = none yet
 };

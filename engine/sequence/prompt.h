@@ -26,7 +26,7 @@ struct PromptOutcome {
     std::vector<TokenId> tokens;  ///< generated tokens, cut at EOS (which is kept) and at max_new
     std::string text;
     int prompt_tokens = 0;
-    std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0;
+    std::int64_t rounds = 0, draft_tokens = 0, accepted = 0, committed = 0;
     TimeNs prefill_ns = 0;
     TimeNs decode_ns = 0;  ///< time of the prompt's steps, without pauses
     Finish finish = Finish::none;

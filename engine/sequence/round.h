@@ -21,7 +21,6 @@ struct Round {
         emitted.clear();
         emitted.reserve(longest_path);
         best.clear();
-        tree_best.clear();
         best_k = 0;
         finish = Finish::none;
         new_text = 0;
@@ -37,8 +36,7 @@ struct Round {
     std::span<TargetSample> choices;  ///< the target's choices for this tree's rows
     Acceptance acceptance;            ///< before the text was cut
     std::vector<TokenId> emitted;     ///< committed tokens, after clipping
-    std::vector<TokenId> best;        ///< [path, best_k] top tokens of the path, if needed
-    std::vector<TokenId> tree_best;   ///< [nodes, best_k], for heads that need the whole tree
+    std::vector<TokenId> best;        ///< Outcome::best, if needed
     int best_k = 0;
     Finish finish = Finish::none;
     std::size_t new_text = 0;  ///< bytes by which the sequence's text grew

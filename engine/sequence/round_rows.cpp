@@ -33,9 +33,9 @@ std::vector<NodeRow> node_rows(const DecodeContext& core, const Round& round) {
         row.target_covered = round.sequence->active->covers(choice.token, row.depth);
         if (row.parent < 0) continue;
         const std::size_t at = round.first_row + row.node;
-        row.target_prob =
-            target_probability(round.choices[row.parent], core.options.sampling, core.answers.logits[at]);
-        row.target_rank = core.answers.ranks[at];
+        row.target_prob = target_probability(round.choices[row.parent], core.options.sampling,
+                                             core.target_results.logits[at]);
+        row.target_rank = core.target_results.ranks[at];
     }
     // The i-th draft on the path is token i of the round, so a node is accepted if its token was committed.
     for (int i = 0; i <= round.accepted(); ++i) rows[round.acceptance.path[i]].accepted = true;
@@ -44,12 +44,12 @@ std::vector<NodeRow> node_rows(const DecodeContext& core, const Round& round) {
 
 void find_top_tokens(const DecodeContext& core, const Round& round, std::span<const int> nodes, int k,
                      std::vector<TokenId>& ids) {
-    const LogitsResult& answers = core.answers;
-    assert(k <= answers.best);
+    const LogitsResult& results = core.target_results;
+    assert(k <= results.best);
     ids.clear();
     for (const int node : nodes) {
-        const auto first = answers.best_ids.begin() +
-                           static_cast<std::ptrdiff_t>(numel(round.first_row + node, answers.best));
+        const auto first = results.best_ids.begin() +
+                           static_cast<std::ptrdiff_t>(numel(round.first_row + node, results.best));
         ids.insert(ids.end(), first, first + k);
     }
 }
@@ -76,15 +76,15 @@ PromptTopTokens find_prompt_top_tokens(const DecodeContext& core, int k) {
 }
 
 std::vector<NodeTopRow> top_rows(const DecodeContext& core, const Round& round, int k) {
-    const LogitsResult& answers = core.answers;
+    const LogitsResult& results = core.target_results;
     std::vector<NodeTopRow> rows;
     rows.reserve(round.acceptance.path.size() * k);
     for (const int node : round.acceptance.path) {
-        const std::size_t first = numel(round.first_row + node, answers.best);
+        const std::size_t first = numel(round.first_row + node, results.best);
         for (int rank = 0; rank < k; ++rank)
-            rows.push_back({0, node, rank, answers.best_ids[first + rank],
+            rows.push_back({0, node, rank, results.best_ids[first + rank],
                             target_probability(round.choices[node], core.options.sampling,
-                                               answers.best_logits[first + rank])});
+                                               results.best_logits[first + rank])});
     }
     return rows;
 }
@@ -113,7 +113,7 @@ HeadEvalRow head_row(const LmHead& head, std::span<const DraftJob> jobs, std::si
     row.head = std::move(text);
     row.mode = mode;
     const DraftJob& job = jobs[index];
-    double active = 0, own = 0, bytes = 0, flops = 0;
+    double active = 0, tokens = 0, bytes = 0, flops = 0;
     for (std::size_t level = 0; level < job.rows_per_call.size(); ++level) {
         int rows = 0, sharing = 0;
         for (const DraftJob& other : jobs) {
@@ -125,13 +125,13 @@ HeadEvalRow head_row(const LmHead& head, std::span<const DraftJob> jobs, std::si
         const HeadCost cost =
             head.cost_at(job.head_state, shared ? rows : job.rows_per_call[level], static_cast<int>(level));
         active += cost.active_rows;
-        own += cost.row_tokens.value_or(cost.active_rows);
+        tokens += cost.row_tokens.value_or(cost.active_rows);
         bytes += static_cast<double>(cost.bytes) / (shared ? sharing : 1);
         flops += cost.flops_per_row * job.rows_per_call[level];
     }
     if (const auto calls = static_cast<double>(job.rows_per_call.size()); calls > 0) {
         row.active_rows = active / calls;
-        row.row_tokens = own / calls;
+        row.row_tokens = tokens / calls;
     }
     row.bytes = std::llround(bytes);
     row.flops = std::llround(flops);
@@ -139,12 +139,13 @@ HeadEvalRow head_row(const LmHead& head, std::span<const DraftJob> jobs, std::si
 }
 
 double covered_mass(const DecodeContext& core, const Round& round) {
-    const std::size_t first = numel(round.tree_index, core.answers.width);
+    const std::size_t first = numel(round.tree_index, core.target_results.width);
     const std::size_t nodes = round.nodes_with_token();
     double sum = 0;
     for (std::size_t i = 0; i < nodes; ++i) {
         const bool restricted = round.sequence->active->restricted_ids(static_cast<int>(i)) != nullptr;
-        sum += restricted ? std::min(static_cast<double>(core.answers.masses[first + i]), 1.0) : 1.0;
+        sum +=
+            restricted ? std::min(static_cast<double>(core.target_results.set_probs[first + i]), 1.0) : 1.0;
     }
     return nodes == 0 ? 0.0 : sum / static_cast<double>(nodes);
 }

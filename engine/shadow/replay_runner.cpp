@@ -32,7 +32,7 @@ Status ReplayRunner::check(const LmHead& head, int known) {
 
 void ReplayRunner::begin(ReplayCursor& cursor) const {
     cursor.prefix = cursor.text.prompt_tokens + 1;
-    cursor.drafted.reset();
+    cursor.job.reset();
     if (head_ == nullptr) return;
     const int k = std::min(head_->target_tokens().at_prompt, vocab_);
     const std::vector<TokenId> best = best_of_rows(cursor.text, 0, cursor.text.prompt_tokens, k);
@@ -54,7 +54,7 @@ Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features feat
         job.tree = clip_tree(tree_, context_ - cursor.prefix - 1);
         if (job.tree.nodes <= 1) {
             job.out = DraftTree::with_root(job.tokens.back());
-            cursor.drafted = std::move(job);
+            cursor.job = std::move(job);
             continue;
         }
         if (needs_future_) load_future(cursor);
@@ -65,7 +65,7 @@ Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features feat
     for (std::size_t j = 0; j < jobs.size(); ++j) DS_TRY(features(indices[j], jobs[j]));
     DraftContext context{backend_, phases_, head_, tree_, nullptr};
     DS_TRY(drafting_.draft(context, jobs));
-    for (std::size_t j = 0; j < jobs.size(); ++j) cursors[indices[j]]->drafted = std::move(jobs[j]);
+    for (std::size_t j = 0; j < jobs.size(); ++j) cursors[indices[j]]->job = std::move(jobs[j]);
     return {};
 }
 
@@ -80,8 +80,8 @@ void ReplayRunner::load_future(ReplayCursor& cursor) const {
 }
 
 std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
-    if (!cursor.drafted) return std::nullopt;
-    const DraftTree& tree = cursor.drafted->out;
+    if (!cursor.job) return std::nullopt;
+    const DraftTree& tree = cursor.job->out;
     const auto rest = cursor.text.tokens.subspan(cursor.prefix);
     const std::vector<int> path = follow_path(tree, rest);
     const bool decided = path.size() <= rest.size();  // the text leaves the tree
@@ -105,7 +105,7 @@ std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
         }
         if (cursor.text.covered_prob && round.committed > 0)
             round.covered_mass = covered_prob / round.committed;
-        const HeadEvalRow cost = head_row(*head_, {&*cursor.drafted, 1}, 0, {}, HeadMode::selfpaced);
+        const HeadEvalRow cost = head_row(*head_, {&*cursor.job, 1}, 0, {}, HeadMode::selfpaced);
         round.active_rows = cost.active_rows;
         round.row_tokens = cost.row_tokens.value_or(0);
         round.bytes = static_cast<std::uint64_t>(cost.bytes);
@@ -114,11 +114,11 @@ std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
             const int k = std::min(head_->target_tokens().at_verified, vocab_);
             const std::vector<TokenId> best =
                 best_of_rows(cursor.text, cursor.prefix - 1, static_cast<int>(path.size()), k);
-            head_->on_verified(cursor.head.get(), tree, {path, rest[path.size() - 1], best, k, {}});
+            head_->on_verified(cursor.head.get(), tree, {path, rest[path.size() - 1], best, k});
         }
     }
     cursor.prefix += round.committed;
-    cursor.drafted.reset();
+    cursor.job.reset();
     return round;
 }
 

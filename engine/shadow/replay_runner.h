@@ -47,8 +47,8 @@ struct ReplayCursor {
     int prefix = 0;  ///< committed tokens; the last one is the root of the next tree
 
     std::vector<TokenId> active_memory;  ///< for LmHead::active_set()
-    std::optional<DraftJob> drafted;     ///< a drafted tree that the text has not yet decided
-    bool done() const { return text.ended && !drafted && prefix >= static_cast<int>(text.tokens.size()); }
+    std::optional<DraftJob> job;         ///< a drafted tree that the text has not yet decided
+    bool done() const { return text.ended && !job && prefix >= static_cast<int>(text.tokens.size()); }
 };
 
 /// A head to replay. An oracle head receives the upcoming text before each round (engine/heads/oracle.h).

@@ -62,12 +62,12 @@ Status ShadowDrafter::draft_with(const DraftingHead& drafting, std::span<const D
     core_.spans.collect();
     const std::size_t first = core_.spans.size();
     std::vector<DraftJob> jobs(driving.begin(), driving.end());
-    std::vector<std::size_t> places(jobs.size());
+    std::vector<std::size_t> round_indices(jobs.size());
     for (std::size_t r = 0; r < rounds.size(); ++r) {
         if (rounds[r].job < 0) continue;
         const std::size_t i = rounds[r].job;
         const Sequence& sequence = *rounds[r].sequence;
-        places[i] = r;
+        round_indices[i] = r;
         // The text as it was when the driving head drafted.
         jobs[i].tokens = std::span(sequence.tokens).first(sequence.tokens.size() - rounds[r].emitted.size());
         jobs[i].rows_per_call.clear();
@@ -85,12 +85,12 @@ Status ShadowDrafter::draft_with(const DraftingHead& drafting, std::span<const D
         PendingTree pending;
         pending.row = head_row(*drafting.head, jobs, i, drafting.text, drafting.mode);
         pending.row.run_id = core_.records.run_id();
-        pending.row.round_id = core_.records.latest_round_id(places[i], rounds.size());
+        pending.row.round_id = core_.records.latest_round_id(round_indices[i], rounds.size());
         pending.row.head_ns = split_evenly(head_ns, i, jobs.size());
         pending.first = jobs[i].tokens.size();
         pending.tree = std::move(jobs[i].out);
         pending.active = active_set_for(drafting, jobs[i].head_state, pending.tree.max_depth() + 1);
-        rounds[places[i]].sequence->shadows->pending.push_back(std::move(pending));
+        rounds[round_indices[i]].sequence->shadows->pending.push_back(std::move(pending));
     }
     return {};
 }

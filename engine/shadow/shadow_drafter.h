@@ -39,9 +39,9 @@ class ShadowDrafter {
 };
 
 /// Part `index` of a time that `parts` sequences share equally. The parts add up to it.
-inline TimeNs split_evenly(TimeNs whole, std::size_t index, std::size_t parts) {
+inline TimeNs split_evenly(TimeNs total, std::size_t index, std::size_t parts) {
     const auto i = static_cast<TimeNs>(index), n = static_cast<TimeNs>(parts);
-    return whole * (i + 1) / n - whole * i / n;
+    return total * (i + 1) / n - total * i / n;
 }
 
 }  // namespace draftscope

@@ -22,13 +22,13 @@ std::vector<TokenId> first_columns(std::span<const TokenId> best, int width, int
 
 void VerifiedLogits::add(int row, Rows<const float> logits, const TargetSample& choice) {
     if (rows_.empty()) first_ = row;
-    Row& kept = rows_.emplace_back();
+    Row& entry = rows_.emplace_back();
     if (!spare_.empty()) {
-        kept.logits = std::move(spare_.back());
+        entry.logits = std::move(spare_.back());
         spare_.pop_back();
     }
-    kept.logits.assign(logits.row_data(0), logits.row_data(0) + logits.cols);
-    kept.choice = choice;
+    entry.logits.assign(logits.row_data(0), logits.row_data(0) + logits.cols);
+    entry.choice = choice;
 }
 
 void VerifiedLogits::drop_before(int row) {
@@ -39,8 +39,8 @@ void VerifiedLogits::drop_before(int row) {
 }
 
 double VerifiedLogits::covered_prob(const DecodeContext& core, int row, DraftVocab& active, int level) const {
-    const Row& kept = rows_[row - first_];
-    return active.covered_prob(core.backend, kept.logits.data(), kept.choice, core.options.sampling, level);
+    const Row& entry = rows_[row - first_];
+    return active.covered_prob(core.backend, entry.logits.data(), entry.choice, core.options.sampling, level);
 }
 
 std::vector<const ShadowHead*> aligned_heads(const DecodeOptions& options) {
@@ -102,16 +102,16 @@ Status ShadowEvaluator::begin(Sequence& sequence) {
         lane.cursor.drafter = lane.drafter.get();
         lane.cursor.text.tokens = sequence.tokens;
         lane.cursor.text.prompt_tokens = prompt;
-        lane.cursor.text.best = [kept = &shadows, width = best_k_](int row, int k) {
-            const auto first = kept->best.begin() + static_cast<std::ptrdiff_t>(row) * width;
+        lane.cursor.text.best = [texts = &shadows, width = best_k_](int row, int k) {
+            const auto first = texts->best.begin() + static_cast<std::ptrdiff_t>(row) * width;
             return std::vector<TokenId>(first, first + k);
         };
         if (heads_[i].at_end)
             lane.cursor.text.covered_prob = [](int, const ActiveSet&, int) { return 1.0; };
         else if (keeps_logits())
-            lane.cursor.text.covered_prob = [this, kept = &shadows, &lane](int row, const ActiveSet&,
-                                                                           int level) {
-                return kept->verified.covered_prob(core_, row, *lane.active, level);
+            lane.cursor.text.covered_prob = [this, texts = &shadows, &lane](int row, const ActiveSet&,
+                                                                            int level) {
+                return texts->verified.covered_prob(core_, row, *lane.active, level);
             };
         heads_[i].runner.begin(lane.cursor);
         lane.active = lane.cursor.head ? std::make_shared<DraftVocab>(heads_[i].head.head, core_.vocab)
@@ -187,7 +187,7 @@ void ShadowEvaluator::observe_aligned(const Round& round, std::span<const TokenI
         const int k = std::min(head.target_tokens().at_verified, core_.vocab);
         const std::vector<TokenId> path_best = first_columns(best, best_k_, k);
         head.on_verified(round.sequence->shadows->aligned[i].get(), round.tree,
-                         {round.acceptance.path, round.acceptance.bonus, path_best, k, {}});
+                         {round.acceptance.path, round.acceptance.bonus, path_best, k});
     }
 }
 
@@ -230,7 +230,7 @@ void ShadowEvaluator::evaluate_pending(Sequence& sequence, bool at_end) {
 bool ShadowEvaluator::runs_now(std::size_t index, const Sequence& sequence) const {
     if (!heads_[index].at_end) return true;
     const TimeNs forecast = sequence.outcome.rounds * core_.full_draft_ns;
-    return sequence.done() && forecast > 0 && at_end_spent_ + forecast <= core_.options.full_shadow_ns;
+    return sequence.done() && forecast > 0 && at_end_ns_ + forecast <= core_.options.full_shadow_ns;
 }
 
 /// Returns how many rounds of a sequence came after the one that committed its token `last`, counted from 1.
@@ -254,7 +254,7 @@ Status ShadowEvaluator::run_self_paced(std::size_t index, std::span<const Round>
             lane.cursor.text.tokens = sequence.tokens;
             lane.cursor.text.ended = sequence.done();
             const int known = static_cast<int>(sequence.tokens.size());
-            if (!lane.cursor.drafted && lane.cursor.prefix <= known - (sequence.done() ? 1 : 0))
+            if (!lane.cursor.job && lane.cursor.prefix <= known - (sequence.done() ? 1 : 0))
                 ready.push_back(&sequence);
         }
         if (!ready.empty()) DS_TRY(draft(index, ready));
@@ -271,7 +271,7 @@ Status ShadowEvaluator::run_self_paced(std::size_t index, std::span<const Round>
         }
     }
     core_.records.evaluated(std::move(rows));
-    if (heads_[index].at_end) at_end_spent_ += monotonic_ns() - start;
+    if (heads_[index].at_end) at_end_ns_ += monotonic_ns() - start;
     return {};
 }
 

@@ -100,8 +100,8 @@ class ShadowEvaluator {
     DecodeContext& core_;
     std::vector<SelfPaced> heads_;
     std::vector<const ShadowHead*> aligned_;
-    int best_k_ = 0;           ///< number of the target's best tokens that the heads need
-    TimeNs at_end_spent_ = 0;  ///< time of heads that followed texts that had ended
+    int best_k_ = 0;        ///< number of the target's best tokens that the heads need
+    TimeNs at_end_ns_ = 0;  ///< time of heads that followed texts that had ended
 };
 
 /// The aligned heads among a run's shadow heads, in the order of SequenceShadows::aligned.

@@ -7,7 +7,7 @@ namespace draftscope {
 namespace {
 
 /// Heap order: the best rank is at the top, the leftmost position first for equal ranks.
-bool comes_later(const BpeMerges::Scratch::Candidate& a, const BpeMerges::Scratch::Candidate& b) {
+bool has_lower_priority(const BpeMerges::Scratch::Candidate& a, const BpeMerges::Scratch::Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
 }
 
@@ -42,7 +42,7 @@ void BpeMerges::push_candidate(Scratch& scratch, std::int32_t position) const {
     const Slot* merge = find(left.id, scratch.symbols[left.next].id);
     if (merge == nullptr) return;
     scratch.queue.push_back({merge->rank, position});
-    std::push_heap(scratch.queue.begin(), scratch.queue.end(), comes_later);
+    std::push_heap(scratch.queue.begin(), scratch.queue.end(), has_lower_priority);
 }
 
 void BpeMerges::apply(const std::vector<TokenId>& ids, Scratch& scratch, std::vector<TokenId>& out) const {
@@ -55,7 +55,7 @@ void BpeMerges::apply(const std::vector<TokenId>& ids, Scratch& scratch, std::ve
 
     while (!scratch.queue.empty()) {
         const Scratch::Candidate best = scratch.queue.front();
-        std::pop_heap(scratch.queue.begin(), scratch.queue.end(), comes_later);
+        std::pop_heap(scratch.queue.begin(), scratch.queue.end(), has_lower_priority);
         scratch.queue.pop_back();
         Scratch::Symbol& left = symbols[best.position];
         if (left.id == no_token || left.next < 0) continue;

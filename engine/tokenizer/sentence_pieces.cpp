@@ -31,8 +31,8 @@ int parse_byte_token(std::string_view token) {
 }
 
 /// Heap order: the highest score is at the top, the leftmost position first for equal scores.
-bool piece_comes_later(const SentencePieces::Scratch::Candidate& a,
-                       const SentencePieces::Scratch::Candidate& b) {
+bool piece_has_lower_priority(const SentencePieces::Scratch::Candidate& a,
+                              const SentencePieces::Scratch::Candidate& b) {
     return a.score != b.score ? a.score < b.score : a.position > b.position;
 }
 
@@ -90,11 +90,11 @@ std::string SentencePieces::decode_token(std::string_view token, int type) {
 
 void SentencePieces::escape(std::string_view text, bool at_start, std::string& out) const {
     out.clear();
-    const bool wanted =
+    const bool needs_space =
         prefix_ == SpacePrefix::always || (!text.starts_with(' ') && !text.starts_with(space_mark) &&
                                            (prefix_ == SpacePrefix::unless_present ||
                                             (prefix_ == SpacePrefix::first_unless_present && at_start)));
-    if (wanted) out += space_mark;
+    if (needs_space) out += space_mark;
     out += with_marks(text);
 }
 
@@ -118,7 +118,7 @@ void SentencePieces::push_candidate(std::string_view text, std::int32_t position
     const TokenId id = find(text.substr(left.begin, length));
     if (id == no_token) return;
     scratch.queue.push_back({scores_[id], position, length});
-    std::push_heap(scratch.queue.begin(), scratch.queue.end(), piece_comes_later);
+    std::push_heap(scratch.queue.begin(), scratch.queue.end(), piece_has_lower_priority);
 }
 
 void SentencePieces::merge_by_score(std::string_view text, Scratch& scratch,
@@ -136,7 +136,7 @@ void SentencePieces::merge_by_score(std::string_view text, Scratch& scratch,
         push_candidate(text, static_cast<std::int32_t>(i), scratch);
     while (!scratch.queue.empty()) {
         const Scratch::Candidate best = scratch.queue.front();
-        std::pop_heap(scratch.queue.begin(), scratch.queue.end(), piece_comes_later);
+        std::pop_heap(scratch.queue.begin(), scratch.queue.end(), piece_has_lower_priority);
         scratch.queue.pop_back();
         Scratch::Symbol& left = symbols[best.position];
         if (left.length == 0 || left.next < 0) continue;

@@ -79,7 +79,9 @@ SpecialTokens::Hit SpecialTokens::find(std::string_view text, std::size_t from, 
 Status fit_to_embedding(TokenizerSpec& spec, int rows) {
     // create() reports this error.
     if (spec.types.size() != spec.tokens.size()) return {};
-    const auto beyond = [&](TokenId id) { return id >= rows && id < static_cast<int>(spec.tokens.size()); };
+    const auto is_out_of_range = [&](TokenId id) {
+        return id >= rows && id < static_cast<int>(spec.tokens.size());
+    };
     for (std::size_t id = rows; id < spec.tokens.size(); ++id) {
         if (spec.types[id] >= type_control && spec.types[id] <= type_unused) continue;
         return bad_input(
@@ -87,8 +89,8 @@ Status fit_to_embedding(TokenizerSpec& spec, int rows) {
             "can occur in any text",
             spec.file, spec.tokens.size(), rows, id, printable(spec.tokens[id]));
     }
-    std::erase_if(spec.eos, beyond);
-    if (beyond(spec.named_eos)) spec.named_eos = no_token;
+    std::erase_if(spec.eos, is_out_of_range);
+    if (is_out_of_range(spec.named_eos)) spec.named_eos = no_token;
     return {};
 }
 

@@ -13,15 +13,15 @@ void AttentionLayout::list(const DecoderBatch& batch) {
     row_sequences_.clear();
     listed_.clear();
     std::int64_t longest = 0;
-    for (const DecoderBatch::Place& place : batch.places_) {
-        auto found = std::find(listed_.rbegin(), listed_.rend(), place.cache);
+    for (const DecoderBatch::Entry& entry : batch.entries_) {
+        auto found = std::find(listed_.rbegin(), listed_.rend(), entry.cache);
         if (found == listed_.rend()) {
-            listed_.push_back(place.cache);
-            caches_.push_back(place.cache->planes());
+            listed_.push_back(entry.cache);
+            caches_.push_back(entry.cache->planes());
             found = listed_.rbegin();
         }
         row_sequences_.push_back(static_cast<std::int32_t>(std::distance(found, listed_.rend()) - 1));
-        longest = std::max<std::int64_t>(longest, place.prefix + place.ancestor_count);
+        longest = std::max<std::int64_t>(longest, entry.prefix + entry.ancestor_count);
     }
     const auto needed =
         static_cast<unsigned>((longest + kernels::attention_block - 1) / kernels::attention_block);
@@ -30,11 +30,11 @@ void AttentionLayout::list(const DecoderBatch& batch) {
 }
 
 void AttentionLayout::list_tiles() {
-    const int tallest = kernels::attention_tile_rows(heads_);
+    const int max_rows = kernels::attention_tile_rows(heads_);
     tiles_.clear();
     for (int r = 0; r < static_cast<int>(row_sequences_.size()); ++r) {
         const bool joins =
-            !tiles_.empty() && tiles_.back() < tallest && row_sequences_[r] == row_sequences_[r - 1];
+            !tiles_.empty() && tiles_.back() < max_rows && row_sequences_[r] == row_sequences_[r - 1];
         if (joins) {
             ++tiles_.back();
         } else {
@@ -61,22 +61,22 @@ AttentionLayout::Uploaded& AttentionLayout::add_layout() {
     return layouts_[num_layouts_++];
 }
 
-/// Lists the arrays of AttentionBatch in the order of place(), after list().
+/// Lists the arrays of AttentionBatch in the order of select(), after list().
 void AttentionLayout::list_values(const DecoderBatch& batch, std::vector<std::int32_t>& out) const {
-    using Place = DecoderBatch::Place;
+    using Entry = DecoderBatch::Entry;
     const auto add = [&](const auto& values) { out.insert(out.end(), values.begin(), values.end()); };
-    const auto add_field = [&](int Place::*field) {
-        for (const Place& row : batch.places_) out.push_back(row.*field);
+    const auto add_field = [&](int Entry::*field) {
+        for (const Entry& row : batch.entries_) out.push_back(row.*field);
     };
     out.clear();
     add(row_sequences_);
-    add_field(&Place::slot);
+    add_field(&Entry::slot);
     add(batch.positions_);
-    add_field(&Place::prefix);
-    add_field(&Place::ancestor_first);
-    add_field(&Place::ancestor_count);
+    add_field(&Entry::prefix);
+    add_field(&Entry::ancestor_first);
+    add_field(&Entry::ancestor_count);
     add(tiles_);
-    add(batch.tails_);
+    add(batch.ancestor_slots_);
 }
 
 /// Uploads the listed layouts. Graphs contain their addresses, which depend on the sizes of the layouts
@@ -84,12 +84,12 @@ void AttentionLayout::list_values(const DecoderBatch& batch, std::vector<std::in
 bool AttentionLayout::upload_listed(kernels::Backend& backend) {
     std::size_t count = 0;
     for (std::size_t i = 0; i < num_layouts_; ++i) count += layouts_[i].values.size();
-    if (!d_places_.begin(backend, count)) {
+    if (!d_batch_.begin(backend, count)) {
         num_layouts_ = 0;
         return false;
     }
-    for (std::size_t i = 0; i < num_layouts_; ++i) layouts_[i].d_values = d_places_.add(layouts_[i].values);
-    d_places_.upload(backend);
+    for (std::size_t i = 0; i < num_layouts_; ++i) layouts_[i].d_values = d_batch_.add(layouts_[i].values);
+    d_batch_.upload(backend);
     return true;
 }
 
@@ -102,7 +102,7 @@ bool AttentionLayout::upload(kernels::Backend& backend, std::span<const DecoderB
     return upload_listed(backend);
 }
 
-bool AttentionLayout::place(kernels::Backend& backend, const DecoderBatch& batch) {
+bool AttentionLayout::select(kernels::Backend& backend, const DecoderBatch& batch) {
     list_values(batch, values_);
     const auto end = layouts_.begin() + static_cast<std::ptrdiff_t>(num_layouts_);
     auto found =
@@ -116,19 +116,19 @@ bool AttentionLayout::place(kernels::Backend& backend, const DecoderBatch& batch
     if (!upload_caches(backend)) return false;
     const std::int32_t* at = found->d_values;
     const auto take = [&](std::size_t count) { return std::exchange(at, at + count); };
-    const std::size_t rows = batch.places_.size();
-    places_.caches = d_caches_.data();
-    for (const std::int32_t** field : {&places_.sequence, &places_.slot, &places_.position, &places_.prefix,
-                                       &places_.ancestor_first, &places_.ancestor_count})
+    const std::size_t rows = batch.entries_.size();
+    batch_.caches = d_caches_.data();
+    for (const std::int32_t** field : {&batch_.sequence, &batch_.slot, &batch_.position, &batch_.prefix,
+                                       &batch_.ancestor_first, &batch_.ancestor_count})
         *field = take(rows);
-    places_.tiles = take(tiles_.size());
-    places_.ancestor_slots = at;
+    batch_.tiles = take(tiles_.size());
+    batch_.ancestor_slots = at;
     return true;
 }
 
 void AttentionLayout::add_to_key(std::vector<std::int64_t>& key) const {
-    key.insert(key.end(), {blocks_, kernels::as_key(places_.sequence), kernels::as_key(places_.position),
-                           kernels::as_key(places_.ancestor_count), kernels::as_key(places_.ancestor_slots),
+    key.insert(key.end(), {blocks_, kernels::as_key(batch_.sequence), kernels::as_key(batch_.position),
+                           kernels::as_key(batch_.ancestor_count), kernels::as_key(batch_.ancestor_slots),
                            kernels::as_key(d_caches_.data())});
     key.insert(key.end(), tiles_.begin(), tiles_.end());
 }

@@ -18,13 +18,13 @@ class AttentionLayout {
     void list(const DecoderBatch& batch);
     /// Uploads the layouts of passes that follow in one transfer. Returns false if out of memory.
     bool upload(kernels::Backend& backend, std::span<const DecoderBatch> batches);
-    /// Points places() to the layout of `batch`, the latest of list(). Uploads it unless the latest upload
+    /// Points batch() to the layout of `batch`, the latest of list(). Uploads it unless the latest upload
     /// has it. Returns false if out of memory.
-    bool place(kernels::Backend& backend, const DecoderBatch& batch);
+    bool select(kernels::Backend& backend, const DecoderBatch& batch);
 
     /// The placed rows; the caller may replace arrays.
-    kernels::AttentionBatch& places() { return places_; }
-    const kernels::AttentionBatch& places() const { return places_; }
+    kernels::AttentionBatch& batch() { return batch_; }
+    const kernels::AttentionBatch& batch() const { return batch_; }
     int blocks() const { return blocks_; }
     /// [tiles, 2]: first row and rows.
     std::span<const std::int32_t> tiles() const { return tiles_; }
@@ -53,8 +53,8 @@ class AttentionLayout {
     std::vector<Uploaded> layouts_;            ///< of the latest upload; the first num_layouts_ are valid
     std::size_t num_layouts_ = 0;
     std::vector<std::int32_t> values_;  ///< of the pass
-    kernels::AttentionBatch places_;
-    kernels::DeviceStruct d_places_;  ///< the arrays of places_ except the caches, for each layout
+    kernels::AttentionBatch batch_;
+    kernels::DeviceStruct d_batch_;  ///< the arrays of batch_ except the caches, for each layout
     kernels::DeviceArray<kernels::KvPlanes> d_caches_;
 };
 

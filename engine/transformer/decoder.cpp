@@ -29,8 +29,8 @@ const float* Decoder::keep(std::span<const float> values) {
         return nullptr;
     }
     backend_->upload(buffer.as<float>(), values.data(), values.size_bytes());
-    kept_.push_back(std::move(buffer));
-    return kept_.back().as<float>();
+    parameters_.push_back(std::move(buffer));
+    return parameters_.back().as<float>();
 }
 
 Status Decoder::prepare(kernels::Backend& backend, const LayerShape& shape, kernels::RopeTable& rope,
@@ -51,17 +51,17 @@ Status Decoder::prepare(kernels::Backend& backend, const LayerShape& shape, kern
 
 bool Decoder::reserve(int rows) {
     if (rows <= capacity_) return true;
-    const int room = std::max(rows, 2 * capacity_);
+    const int capacity = std::max(rows, 2 * capacity_);
     const std::int64_t qkv = shape_.q_width() + 2 * shape_.kv_width();
     const int input = padded_columns(std::max(input_width_, shape_.hidden));
-    const bool enough = residual_.reserve(*backend_, product(room, shape_.hidden) * sizeof(float)) &&
-                        input_.reserve(*backend_, product(room, input)) &&
-                        qkv_.reserve(*backend_, product(room, qkv) * sizeof(float)) &&
-                        mixed_.reserve(*backend_, product(room, padded_columns(shape_.q_width()))) &&
-                        gate_up_.reserve(*backend_, product(room, 2 * shape_.ffn) * sizeof(float)) &&
-                        active_.reserve(*backend_, product(room, padded_columns(shape_.ffn))) &&
-                        projected_.reserve(*backend_, product(room, shape_.hidden) * sizeof(float));
-    capacity_ = enough ? room : 0;
+    const bool enough = residual_.reserve(*backend_, product(capacity, shape_.hidden) * sizeof(float)) &&
+                        input_.reserve(*backend_, product(capacity, input)) &&
+                        qkv_.reserve(*backend_, product(capacity, qkv) * sizeof(float)) &&
+                        mixed_.reserve(*backend_, product(capacity, padded_columns(shape_.q_width()))) &&
+                        gate_up_.reserve(*backend_, product(capacity, 2 * shape_.ffn) * sizeof(float)) &&
+                        active_.reserve(*backend_, product(capacity, padded_columns(shape_.ffn))) &&
+                        projected_.reserve(*backend_, product(capacity, shape_.hidden) * sizeof(float));
+    capacity_ = enough ? capacity : 0;
     ++reservations_;
     return enough;
 }
@@ -85,11 +85,11 @@ Status Decoder::begin(const DecoderBatch& batch) {
     if (rows_ == 0) return {};
     rope_.extend(*std::ranges::max_element(batch.positions_) + 1);
     layout_.list(batch);
-    for (const DecoderBatch::Place& place : batch.places_)
-        if (place.cache->planes().data == nullptr)
+    for (const DecoderBatch::Entry& entry : batch.entries_)
+        if (entry.cache->planes().data == nullptr)
             return backend_->out_of_memory(
-                fmt::format("the keys and values of {} slots", place.cache->slots()), "use a smaller batch");
-    if (!reserve(rows_) || !reserve_partial() || !layout_.place(*backend_, batch))
+                fmt::format("the keys and values of {} slots", entry.cache->slots()), "use a smaller batch");
+    if (!reserve(rows_) || !reserve_partial() || !layout_.select(*backend_, batch))
         return backend_->out_of_memory(fmt::format("a pass of {} rows", rows_),
                                        "use a smaller batch or tree");
     return {};
@@ -101,7 +101,7 @@ void Decoder::attention(int cache_layer) {
     op.q_stride = shape_.q_width() + 2 * shape_.kv_width();
     op.shape = layout_.heads();
     op.scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
-    op.places = layout_.places();
+    op.batch = layout_.batch();
     op.layer = cache_layer;
     op.blocks = layout_.blocks();
     op.partial = partial_.as<float>();
@@ -113,7 +113,7 @@ void Decoder::attention(int cache_layer) {
         op.rows = 0;
         for (; end < tiles.size() && op.rows + tiles[end + 1] <= rows_at_once_; end += 2)
             op.rows += tiles[end + 1];
-        op.places.tiles = layout_.places().tiles + first;
+        op.batch.tiles = layout_.batch().tiles + first;
         op.tiles = static_cast<int>(end - first) / 2;
         backend_->attention(op);
     }
@@ -166,9 +166,8 @@ void Decoder::attend(int layer, int cache_layer, kernels::Activations x, const k
     const DecoderLayer& weights = layers_[layer];
     const Vectors& vectors = vectors_[layer];
     const int width = shape_.q_width() + 2 * shape_.kv_width();
-    const kernels::RopeStoreOp store{qkv_.as<float>(), width,       rows_,
-                                     layout_.heads(),  rope_.cos(), rope_.sin(),
-                                     layout_.places(), cache_layer};
+    const kernels::RopeStoreOp store{qkv_.as<float>(), width,       rows_,           layout_.heads(),
+                                     rope_.cos(),      rope_.sin(), layout_.batch(), cache_layer};
     kernels::FusedMatmulOp project;
     project.product.weights = weights.qkv.device_matrix();
     project.product.x = x;

@@ -35,17 +35,17 @@ class Decoder {
     /// the latest upload has it. Returns an error if out of device memory.
     Status begin(const DecoderBatch& batch);
     /// Replaces the ancestor slots of begin() by an array in the backend's memory with the same layout.
-    void use_ancestor_slots(const std::int32_t* slots) { layout_.places().ancestor_slots = slots; }
+    void use_ancestor_slots(const std::int32_t* slots) { layout_.batch().ancestor_slots = slots; }
     /// Also replaces positions and ancestor counts. The counts must not exceed those of the batch.
     void use_rows(const kernels::TreeRows& rows) {
-        kernels::AttentionBatch& places = layout_.places();
-        places.position = rows.positions;
-        places.ancestor_count = rows.ancestor_counts;
-        places.ancestor_slots = rows.ancestor_slots;
+        kernels::AttentionBatch& batch = layout_.batch();
+        batch.position = rows.positions;
+        batch.ancestor_count = rows.ancestor_counts;
+        batch.ancestor_slots = rows.ancestor_slots;
     }
     /// Reserves memory for passes of `rows` rows, so that smaller passes do not reallocate and discard
     /// results. Returns false if out of memory.
-    bool make_room(int rows) { return reserve(rows); }
+    bool reserve_rows(int rows) { return reserve(rows); }
     int rows() const { return rows_; }
     /// The residual stream, [rows, hidden] f32.
     float* residual() const { return residual_.as<float>(); }
@@ -94,7 +94,7 @@ class Decoder {
     int input_width_ = 0;
     std::span<const DecoderLayer> layers_;
     std::vector<Vectors> vectors_;
-    std::vector<kernels::DeviceBuffer> kept_;
+    std::vector<kernels::DeviceBuffer> parameters_;
     kernels::DeviceRope rope_;
 
     int rows_ = 0, capacity_ = 0;

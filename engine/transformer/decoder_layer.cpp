@@ -11,15 +11,16 @@ std::size_t DecoderLayer::bytes() const {
 }
 
 void DecoderBatch::clear() {
-    places_.clear();
+    entries_.clear();
     positions_.clear();
-    tails_.clear();
+    ancestor_slots_.clear();
 }
 
 void DecoderBatch::add_row(KvCache& cache, int slot, int position, int prefix, std::span<const int> tail) {
-    places_.push_back({&cache, slot, prefix, static_cast<int>(tails_.size()), static_cast<int>(tail.size())});
+    entries_.push_back(
+        {&cache, slot, prefix, static_cast<int>(ancestor_slots_.size()), static_cast<int>(tail.size())});
     positions_.push_back(position);
-    tails_.insert(tails_.end(), tail.begin(), tail.end());
+    ancestor_slots_.insert(ancestor_slots_.end(), tail.begin(), tail.end());
 }
 
 std::uint64_t DecoderBatch::kv_bytes(int kv_width, std::size_t value_bytes) const {
@@ -27,13 +28,13 @@ std::uint64_t DecoderBatch::kv_bytes(int kv_width, std::size_t value_bytes) cons
     const KvCache* previous = nullptr;
     int longest = 0;
     // Rows of one sequence read their prefix once.
-    for (const Place& place : places_) {
-        if (place.cache != previous) slots += static_cast<std::uint64_t>(longest);
-        if (place.cache != previous) longest = 0;
-        previous = place.cache;
-        longest = std::max(longest, place.prefix);
+    for (const Entry& entry : entries_) {
+        if (entry.cache != previous) slots += static_cast<std::uint64_t>(longest);
+        if (entry.cache != previous) longest = 0;
+        previous = entry.cache;
+        longest = std::max(longest, entry.prefix);
     }
-    slots += static_cast<std::uint64_t>(longest) + places_.size();
+    slots += static_cast<std::uint64_t>(longest) + entries_.size();
     return slots * 2 * static_cast<std::uint64_t>(kv_width) * value_bytes;
 }
 

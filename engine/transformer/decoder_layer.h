@@ -46,21 +46,21 @@ class DecoderBatch {
     /// Adds a row at `position` whose key is written to `slot` of `cache`. The row attends to slots 0 ..
     /// prefix - 1 and then to `tail` (in depth order); one of the two includes the row itself.
     void add_row(KvCache& cache, int slot, int position, int prefix, std::span<const int> tail = {});
-    int rows() const { return static_cast<int>(places_.size()); }
+    int rows() const { return static_cast<int>(entries_.size()); }
     /// Bytes of keys and values that one layer reads and writes for these rows.
     std::uint64_t kv_bytes(int kv_width, std::size_t value_bytes) const;
 
   private:
-    struct Place {
+    struct Entry {
         KvCache* cache;
         int slot;
         int prefix;
         int ancestor_first;
         int ancestor_count;
     };
-    std::vector<Place> places_;
+    std::vector<Entry> entries_;
     std::vector<int> positions_;
-    std::vector<int> tails_;
+    std::vector<int> ancestor_slots_;
 
     friend class AttentionLayout;
     friend class Decoder;

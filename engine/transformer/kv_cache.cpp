@@ -44,16 +44,16 @@ void KvCache::ensure_free(int count) {
     if (free_slots() >= count) return;
     const std::lock_guard lock(backend_->submit_mutex());
     const kernels::KvPlanes old = planes();
-    const kernels::DeviceBuffer kept = std::exchange(memory_, kernels::DeviceBuffer());
+    const kernels::DeviceBuffer old_memory = std::exchange(memory_, kernels::DeviceBuffer());
     // Growing waits for the device. Adding `count` to all slots makes one growth enough for a text within its
     // original slots.
     slots_ += count;
     reserve();
-    const kernels::KvPlanes fresh = planes();
-    if (fresh.data == nullptr || old.data == nullptr) return;
+    const kernels::KvPlanes new_planes = planes();
+    if (new_planes.data == nullptr || old.data == nullptr) return;
     const auto bytes = static_cast<std::size_t>(plane_bytes(length_));
     for (int p = 0; p < 2 * layers_; ++p)
-        backend_->copy(fresh.data + p * fresh.plane, old.data + p * old.plane, bytes);
+        backend_->copy(new_planes.data + p * new_planes.plane, old.data + p * old.plane, bytes);
     (void)backend_->synchronize();  // before the old memory is released
 }
 

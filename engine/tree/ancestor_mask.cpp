@@ -13,10 +13,10 @@ AncestorMask AncestorMask::from_parents(const std::vector<int>& parents) {
 
 void AncestorMask::build(const std::vector<int>& parents) {
     nodes_ = static_cast<int>(parents.size());
-    words_ = (parents.size() + 63) / 64;
-    bits_.assign(parents.size() * words_, 0);
+    words_per_row_ = (parents.size() + 63) / 64;
+    bits_.assign(parents.size() * words_per_row_, 0);
     for (std::size_t node = 0; node < parents.size(); ++node) {
-        std::uint64_t* node_bits = bits_.data() + node * words_;
+        std::uint64_t* node_bits = bits_.data() + node * words_per_row_;
         const int parent = parents[node];
         assert(node == 0 ? parent == -1 : parent >= 0 && parent < static_cast<int>(node));
         if (parent >= 0) {

@@ -21,8 +21,8 @@ class AncestorMask {
     void clear(int nodes);
 
     int nodes() const { return nodes_; }
-    int words_per_row() const { return static_cast<int>(words_); }
-    const std::uint64_t* row(int node) const { return bits_.data() + numel(node, words_); }
+    int words_per_row() const { return static_cast<int>(words_per_row_); }
+    const std::uint64_t* row(int node) const { return bits_.data() + numel(node, words_per_row_); }
     bool test(int node, int ancestor) const {
         return (row(node)[ancestor / 64] >> (ancestor % 64) & 1u) != 0;
     }
@@ -31,7 +31,7 @@ class AncestorMask {
 
   private:
     int nodes_ = 0;
-    std::size_t words_ = 0;
+    std::size_t words_per_row_ = 0;
     std::vector<std::uint64_t> bits_;
 };
 

@@ -173,8 +173,8 @@ TreeSpec clip_tree(const TreeSpec& spec, int levels) {
 std::string to_text(const TreeSpec& spec) {
     if (spec.choices) {
         const std::string text = "choices:" + spec.choices->name;
-        const bool whole = spec.choices->total_levels == spec.levels();
-        return whole ? text : fmt::format("{},levels={}", text, spec.levels());
+        const bool complete = spec.choices->total_levels == spec.levels();
+        return complete ? text : fmt::format("{},levels={}", text, spec.levels());
     }
     if (spec.topk == 1 && spec.nodes == spec.depth + 2) return fmt::format("chain={}", spec.depth + 1);
     return fmt::format("depth={},topk={},nodes={}{}", spec.depth, spec.topk, spec.nodes,

@@ -69,8 +69,8 @@ struct TreeLogits {
     const Sampling& sampling;
     /// The target's choice after each node. A rule replaces the choices that it does not emit.
     std::span<TargetSample> choices;
-    const LogitsResult& answers;
-    int first_row = 0;  ///< row of the root in `answers`
+    const LogitsResult& results;
+    int first_row = 0;  ///< row of the root in `results`
 
     /// Returns the logit of a node's token in its parent's row; not for the root.
     float draft_logit(int node) const;
@@ -90,9 +90,9 @@ class AcceptanceRule {
     /// Returns the canonical text, which make_rule() parses to an equal rule.
     virtual std::string text() const { return std::string(info_.id); }
     virtual RuleNeeds needs() const { return {}; }
-    /// Returns the drafts that may be accepted of a path with `levels` drafts. `place` is that of the token
+    /// Returns the drafts that may be accepted of a path with `levels` drafts. `root` is that of the token
     /// after the root.
-    virtual int max_accepted(const Sampling&, const TokenPosition& /*place*/, int levels) const {
+    virtual int max_accepted(const Sampling&, const TokenPosition& /*root*/, int levels) const {
         return levels;
     }
     /// Enqueues the ops that write the accepted path of every tree, RoundLayout::path(). The caller holds

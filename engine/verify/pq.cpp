@@ -27,7 +27,7 @@ class PqRule final : public AcceptanceRule {
   protected:
     void emit(const DraftTree& tree, const TreeLogits& logits, std::span<const int> path) const override {
         const std::size_t row = logits.first_row + path.back();
-        const std::vector<std::int32_t>& bonuses = logits.answers.by_rule;  // tokens, then their logits
+        const std::vector<std::int32_t>& bonuses = logits.results.by_rule;  // tokens, then their logits
         const TokenId bonus = bonuses[row];
         if (bonus != no_token)
             logits.emit(path.back(), bonus, std::bit_cast<float>(bonuses[bonuses.size() / 2 + row]));

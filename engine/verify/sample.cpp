@@ -41,14 +41,14 @@ float target_probability(const TargetSample& choice, const Sampling& sampling, f
 }
 
 void sample_tokens(kernels::Backend& backend, Rows<const float> logits, int vocab, const Sampling& sampling,
-                   std::span<const TokenPosition> places, std::vector<TargetSample>& out) {
-    assert(vocab <= logits.cols && places.size() == static_cast<std::size_t>(logits.rows));
+                   std::span<const TokenPosition> positions, std::vector<TargetSample>& out) {
+    assert(vocab <= logits.cols && positions.size() == static_cast<std::size_t>(logits.rows));
     const std::size_t rows = logits.rows;
     const bool sampled = sampling.temperature > 0, masked = sampled && masks_tokens(sampling, vocab);
     kernels::SampleScratch scratch;
     std::vector<std::int32_t> tokens(rows), last(rows);
     std::vector<float> values(rows), log_norm(rows);
-    std::vector<float> lowest(rows, -std::numeric_limits<float>::infinity());
+    std::vector<float> min_logits(rows, -std::numeric_limits<float>::infinity());
     if (!sampled) {
         kernels::TopKOp op;
         op.logits = logits.data;
@@ -63,23 +63,23 @@ void sample_tokens(kernels::Backend& backend, Rows<const float> logits, int voca
     } else {
         const float inverse = inverse_temperature(sampling);
         std::vector<double> uniforms;
-        for (const TokenPosition& place : places)
+        for (const TokenPosition& at : positions)
             uniforms.push_back(
-                token_uniform(sampling.seed, place.sequence, static_cast<std::uint64_t>(place.position)));
+                token_uniform(sampling.seed, at.sequence, static_cast<std::uint64_t>(at.position)));
         kernels::SampleOp op{logits.data,     logits.stride, logits.rows,   vocab,           inverse,
                              uniforms.data(), tokens.data(), values.data(), log_norm.data(), {}};
         if (masked) {
             kernels::mask_top_k_top_p(backend.pool(),
                                       {logits.data, logits.stride, logits.rows, vocab, inverse,
-                                       sampling.top_k, sampling.top_p, lowest.data(), last.data()},
+                                       sampling.top_k, sampling.top_p, min_logits.data(), last.data()},
                                       scratch);
-            op.mask = {lowest.data(), last.data()};
+            op.mask = {min_logits.data(), last.data()};
         }
         kernels::sample(backend.pool(), op, scratch);
     }
     out.resize(rows);
     for (std::size_t r = 0; r < rows; ++r) {
-        out[r] = {tokens[r], 0, log_norm[r], lowest[r], values[r]};
+        out[r] = {tokens[r], 0, log_norm[r], min_logits[r], values[r]};
         out[r].prob = target_probability(out[r], sampling, values[r]);
     }
 }

@@ -57,15 +57,15 @@ std::string list_heads(const std::vector<const nlohmann::json*>& heads) {
 }
 
 /// Splits "FILE#HEAD". The head is absent without "#HEAD" or if a file has the complete name.
-std::pair<std::string, std::optional<std::string>> split_head_suffix(const std::string& place) {
-    const std::size_t hash = place.rfind('#');
+std::pair<std::string, std::optional<std::string>> split_head_suffix(const std::string& source) {
+    const std::size_t hash = source.rfind('#');
     std::error_code error;
-    if (hash == std::string::npos || std::filesystem::exists(place, error)) return {place, std::nullopt};
-    return {place.substr(0, hash), place.substr(hash + 1)};
+    if (hash == std::string::npos || std::filesystem::exists(source, error)) return {source, std::nullopt};
+    return {source.substr(0, hash), source.substr(hash + 1)};
 }
 
-Result<SimulatedAcceptance> read_rates(const std::string& place, const std::string& spec) {
-    const auto [file, named] = split_head_suffix(place);
+Result<SimulatedAcceptance> read_rates(const std::string& source, const std::string& spec) {
+    const auto [file, named] = split_head_suffix(source);
     DS_ASSIGN(const JsonFile document, JsonFile::read(file, "--simulate-acceptance trace:FILE"));
     const nlohmann::json* list = document.find("heads");
     std::vector<const nlohmann::json*> heads;
@@ -82,12 +82,12 @@ Result<SimulatedAcceptance> read_rates(const std::string& place, const std::stri
         if (head->value("head", std::string()) == named.value_or(spec))
             return acceptance_rates((*head)["histogram"], file);
     if (named)
-        return bad_input("--simulate-acceptance trace:{}: no head '{}'; the file has {}", place, *named,
+        return bad_input("--simulate-acceptance trace:{}: no head '{}'; the file has {}", source, *named,
                          list_heads(heads));
     return bad_input(
         "--simulate-acceptance trace:{}: {} runs, but the file has "
         "{}; replay it too, or choose with trace:FILE#HEAD",
-        place, spec.empty() ? "a drafter without heads" : "head " + spec, list_heads(heads));
+        source, spec.empty() ? "a drafter without heads" : "head " + spec, list_heads(heads));
 }
 
 class SimulatedRule final : public AcceptanceRule {
@@ -98,11 +98,10 @@ class SimulatedRule final : public AcceptanceRule {
     }
 
     RuleNeeds needs() const override { return {.sampled_drafts = verify_->needs().sampled_drafts}; }
-    int max_accepted(const Sampling& sampling, const TokenPosition& place, int levels) const override {
+    int max_accepted(const Sampling& sampling, const TokenPosition& root, int levels) const override {
         for (int depth = 0; depth < levels; ++depth) {
             const double rate = rates_[std::min(static_cast<std::size_t>(depth), rates_.size() - 1)];
-            if (accept_uniform(sampling.seed, place.sequence, place.position + depth, 0) >= rate)
-                return depth;
+            if (accept_uniform(sampling.seed, root.sequence, root.position + depth, 0) >= rate) return depth;
         }
         return levels;
     }

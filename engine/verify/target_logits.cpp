@@ -39,7 +39,7 @@ bool TargetLogits::begin(kernels::Backend& backend, RoundStep& step, const Logit
     logits_ = nullptr;
     if (!best_suffice || !backend.prefers_matmul_topk(query.vocab, best_))
         logits_ = arena.alloc<float>(numel(rows_, columns));
-    here_.assign(rows, 0);
+    is_downloaded_.assign(rows, 0);
     return arena.enough();
 }
 
@@ -127,7 +127,7 @@ void TargetLogits::enqueue_set_probabilities(RoundStep& step) {
         op.inv_temperature = inverse_temperature();
         op.log_norm = log_norm();
         op.min_logit = min_logit();
-        op.out = floats(Field::masses) + numel(tree, step.plan.width);
+        op.out = floats(Field::set_probs) + numel(tree, step.plan.width);
     }
     if (count > 0) backend_->sum_set_probability(ops.first(count));
 }
@@ -164,9 +164,9 @@ void TargetLogits::collect(const RoundStep& step, LogitsResult& out) const {
         }
     }
     const int width = out.width = step.plan.width;
-    take(out.masses, Field::masses, at(Field::end) - at(Field::masses));
-    for (int tree = 0; !out.masses.empty() && tree < step.plan.count(); ++tree)
-        if (!step.layout.sets.has(tree)) std::fill_n(out.masses.begin() + numel(tree, width), width, 0.0f);
+    take(out.set_probs, Field::set_probs, at(Field::end) - at(Field::set_probs));
+    for (int tree = 0; !out.set_probs.empty() && tree < step.plan.count(); ++tree)
+        if (!step.layout.sets.has(tree)) std::fill_n(out.set_probs.begin() + numel(tree, width), width, 0.0f);
 }
 
 Rows<const float> TargetLogits::download(int first, int count) {
@@ -175,10 +175,10 @@ Rows<const float> TargetLogits::download(int first, int count) {
     bool waiting = false;
     const std::lock_guard lock(backend_->submit_mutex());
     for (int r = first; r < first + count; ++r) {
-        if (here_[r] != 0) continue;
+        if (is_downloaded_[r] != 0) continue;
         const std::size_t at = numel(r, columns_);
         backend_->download(downloaded_.data() + at, logits_ + at, columns_ * sizeof(float));
-        here_[r] = 1;
+        is_downloaded_[r] = 1;
         waiting = true;
     }
     if (waiting) (void)backend_->synchronize();  // the error persists and fails the next forward pass

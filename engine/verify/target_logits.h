@@ -42,7 +42,7 @@ struct LogitsResult {
     std::vector<float> logits;           ///< [rows] with `drafts`, else empty
     std::vector<std::int32_t> ranks;
     /// [trees, width of the step] probability of the token sets along each tree's path; empty without sets.
-    std::vector<float> masses;
+    std::vector<float> set_probs;
     int width = 0;
     std::vector<std::int32_t> by_rule;  ///< what the acceptance rule requested; see VerifyContext
 };
@@ -96,7 +96,7 @@ class TargetLogits {
         last_tied_id,
         logits,
         ranks,
-        masses,
+        set_probs,
         end
     };
     std::size_t at(Field field) const { return first_[static_cast<std::size_t>(field)]; }
@@ -115,9 +115,9 @@ class TargetLogits {
     std::int32_t* results_ = nullptr;
     std::array<std::size_t, static_cast<std::size_t>(Field::end) + 1> first_{};
     std::byte* topk_scratch_ = nullptr;
-    std::size_t index_ = 0;          ///< of the results in RoundResults
-    std::vector<float> downloaded_;  ///< [rows, columns]
-    std::vector<char> here_;         ///< [rows] whether downloaded_ has the row
+    std::size_t index_ = 0;            ///< of the results in RoundResults
+    std::vector<float> downloaded_;    ///< [rows, columns]
+    std::vector<char> is_downloaded_;  ///< [rows] whether downloaded_ has the row
 };
 
 }  // namespace draftscope

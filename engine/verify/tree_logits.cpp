@@ -3,7 +3,7 @@
 namespace draftscope {
 
 float TreeLogits::draft_logit(int node) const {
-    return answers.logits[first_row + node];
+    return results.logits[first_row + node];
 }
 
 void TreeLogits::emit(int node, TokenId token, float logit) const {

@@ -31,10 +31,10 @@ class TypicalRule final : public AcceptanceRule {
 
   protected:
     void emit(const DraftTree& tree, const TreeLogits& logits, std::span<const int> path) const override {
-        const LogitsResult& answers = logits.answers;
+        const LogitsResult& results = logits.results;
         for (int i = 0; i < tree.size(); ++i) {
-            const std::size_t at = numel(logits.first_row + i, answers.best);
-            logits.emit(i, answers.best_ids[at], answers.best_logits[at]);
+            const std::size_t at = numel(logits.first_row + i, results.best);
+            logits.emit(i, results.best_ids[at], results.best_logits[at]);
         }
         logits.emit_drafts(tree, path);
     }

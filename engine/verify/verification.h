@@ -9,11 +9,11 @@ namespace draftscope {
 
 /// Returns the query whose results the rule needs, with the draft logits.
 LogitsQuery make_query(const AcceptanceRule& rule, const Sampling& sampling, int vocab);
-/// Sets the limits of the accepted paths and the random numbers of a plan whose trees are listed. `places`
+/// Sets the limits of the accepted paths and the random numbers of a plan whose trees are listed. `roots`
 /// are those of the tokens after the roots.
 void add_acceptance_inputs(const AcceptanceRule& rule, const Sampling& sampling,
-                           std::span<const TokenPosition> places, RoundPlan& plan);
+                           std::span<const TokenPosition> roots, RoundPlan& plan);
 /// Sets `out` to the target's choices [rows].
-void read_choices(const LogitsResult& answers, const Sampling& sampling, std::vector<TargetSample>& out);
+void read_choices(const LogitsResult& results, const Sampling& sampling, std::vector<TargetSample>& out);
 
 }  // namespace draftscope

@@ -52,11 +52,11 @@ struct TokenPosition {
 };
 
 /// Chooses the target's token for each row of `logits` [rows, vocab padded]. Greedy: argmax, ties to the
-/// lower id. Otherwise: inverse CDF in id order with token_uniform(seed, places[row]). `vocab` excludes
+/// lower id. Otherwise: inverse CDF in id order with token_uniform(seed, positions[row]). `vocab` excludes
 /// padding columns. Sampling applies temperature, then top-k, then top-p: the smallest set of the remaining
 /// tokens that reaches it, best first, ties to the lower id. Allocates; a step asks for its choices with a
 /// LogitsQuery.
 void sample_tokens(kernels::Backend& backend, Rows<const float> logits, int vocab, const Sampling& sampling,
-                   std::span<const TokenPosition> places, std::vector<TargetSample>& out);
+                   std::span<const TokenPosition> positions, std::vector<TargetSample>& out);
 
 }  // namespace draftscope

@@ -202,11 +202,11 @@ std::unique_ptr<WeightCacheWriter> WeightCacheWriter::create(const std::string& 
     }
     // The system releases the lock when its process ends, so the file of a killed process can be reused. A
     // process that opened the file before another one finished it now holds the finished file.
-    struct stat mine {
+    struct stat opened {
     }, on_disk{};
-    if (::flock(out->file_, LOCK_EX | LOCK_NB) != 0 || ::fstat(out->file_, &mine) != 0 ||
-        ::stat(partial.c_str(), &on_disk) != 0 || mine.st_ino != on_disk.st_ino ||
-        mine.st_dev != on_disk.st_dev) {
+    if (::flock(out->file_, LOCK_EX | LOCK_NB) != 0 || ::fstat(out->file_, &opened) != 0 ||
+        ::stat(partial.c_str(), &on_disk) != 0 || opened.st_ino != on_disk.st_ino ||
+        opened.st_dev != on_disk.st_dev) {
         why_not = fmt::format("{}: another process is writing it", path);
         return nullptr;
     }

@@ -7,17 +7,17 @@
 
 namespace draftscope::kernels {
 
-Arena::Arena(std::function<void*(std::size_t)> take, std::function<void(void*)> give)
-    : take_(std::move(take)), give_(std::move(give)) {}
+Arena::Arena(std::function<void*(std::size_t)> take, std::function<void(void*)> free_piece)
+    : take_(std::move(take)), free_piece_(std::move(free_piece)) {}
 
 Arena::~Arena() {
-    for (const auto& [data, piece] : pieces_) give_(data);
+    for (const auto& [data, piece] : pieces_) free_piece_(data);
 }
 
-std::byte* Arena::take_piece(std::size_t bytes, bool own) {
+std::byte* Arena::take_piece(std::size_t bytes, bool dedicated) {
     auto* data = static_cast<std::byte*>(take_(bytes));
     if (data == nullptr) return nullptr;
-    pieces_[data] = {bytes, own, 0};
+    pieces_[data] = {bytes, dedicated, 0};
     free_[data] = bytes;
     held_ += bytes;
     return data;
@@ -28,27 +28,27 @@ std::map<std::byte*, Arena::Piece>::iterator Arena::piece_of(std::byte* data) {
 }
 
 void* Arena::allocate(std::size_t bytes) {
-    const std::size_t wanted = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-    const bool own = wanted >= own_piece_bytes;
+    const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+    const bool dedicated = rounded >= own_piece_bytes;
     // Best fit.
     auto best = free_.end();
-    if (!own)
+    if (!dedicated)
         for (auto it = free_.begin(); it != free_.end(); ++it)
-            if (it->second >= wanted && (best == free_.end() || it->second < best->second)) best = it;
+            if (it->second >= rounded && (best == free_.end() || it->second < best->second)) best = it;
     if (best == free_.end()) {
-        std::byte* piece = own ? nullptr : take_piece(piece_bytes, false);
+        std::byte* piece = dedicated ? nullptr : take_piece(piece_bytes, false);
         // The device may lack memory for a whole piece, but have enough for this request.
-        if (piece == nullptr) piece = take_piece(wanted, true);
+        if (piece == nullptr) piece = take_piece(rounded, true);
         if (piece == nullptr) return nullptr;
         best = free_.find(piece);
     }
     std::byte* const data = best->first;
-    const std::size_t left = best->second - wanted;
+    const std::size_t left = best->second - rounded;
     free_.erase(best);
-    if (left > 0) free_[data + wanted] = left;
-    given_[data] = wanted;
-    piece_of(data)->second.used += wanted;
-    used_ += wanted;
+    if (left > 0) free_[data + rounded] = left;
+    given_[data] = rounded;
+    piece_of(data)->second.used += rounded;
+    used_ += rounded;
     return data;
 }
 
@@ -77,11 +77,11 @@ void Arena::release(void* address) {
         }
     }
     free_[data] = bytes;
-    if (!piece->second.own) return;
+    if (!piece->second.dedicated) return;
     free_.erase(data);
     held_ -= piece->second.bytes;
     pieces_.erase(piece);
-    give_(begin);
+    free_piece_(begin);
 }
 
 }  // namespace draftscope::kernels

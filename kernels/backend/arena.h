@@ -16,8 +16,8 @@ class Arena {
     /// Requests of at least this size get a piece of their own, which is freed with them.
     static constexpr std::size_t own_piece_bytes = std::size_t{16} << 20;
 
-    /// `take` returns aligned memory or null; `give` frees it.
-    Arena(std::function<void*(std::size_t)> take, std::function<void(void*)> give);
+    /// `take` returns aligned memory or null; `free_piece` frees it.
+    Arena(std::function<void*(std::size_t)> take, std::function<void(void*)> free_piece);
     ~Arena();
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
@@ -33,14 +33,14 @@ class Arena {
   private:
     struct Piece {
         std::size_t bytes = 0;
-        bool own = false;  ///< holds a single request
+        bool dedicated = false;  ///< holds a single request
         std::size_t used = 0;
     };
-    std::byte* take_piece(std::size_t bytes, bool own);
+    std::byte* take_piece(std::size_t bytes, bool dedicated);
     std::map<std::byte*, Piece>::iterator piece_of(std::byte* data);
 
     std::function<void*(std::size_t)> take_;
-    std::function<void(void*)> give_;
+    std::function<void(void*)> free_piece_;
     std::map<std::byte*, Piece> pieces_;
     std::map<std::byte*, std::size_t> free_, given_;
     std::size_t used_ = 0, held_ = 0;

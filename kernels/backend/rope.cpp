@@ -8,10 +8,10 @@
 
 namespace draftscope::kernels {
 
-void RopeTable::extend(int wanted) {
+void RopeTable::extend(int min_positions) {
     const int first = rows(), half = head_dim / 2;
-    if (wanted <= first || first >= positions) return;
-    const std::int64_t blocks = (std::int64_t{wanted} + block - 1) / block;
+    if (min_positions <= first || first >= positions) return;
+    const std::int64_t blocks = (std::int64_t{min_positions} + block - 1) / block;
     const int last = static_cast<int>(std::min<std::int64_t>(blocks * block, positions));
     cos.resize(numel(last, half));
     sin.resize(numel(last, half));

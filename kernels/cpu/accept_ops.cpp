@@ -196,9 +196,9 @@ void AcceptOps::follow_accepted(const FollowAcceptedOp& op) {
     while (true) {
         op.path[count++] = at;
         const std::int64_t row = op.first_row + at;
-        const int kept = op.accepted[row];
-        if (kept < 0 || count == op.width) break;
-        at = op.children[row * op.max_count + kept];
+        const int accepted_child = op.accepted[row];
+        if (accepted_child < 0 || count == op.width) break;
+        at = op.children[row * op.max_count + accepted_child];
     }
     *op.count = count;
 }
@@ -258,8 +258,8 @@ void AcceptOps::sample_and_follow(ThreadPool& pool, const RejectionSampleOp& op,
         for (int node = 0; node >= 0;) {
             const std::int64_t row = follow.first_row + node;
             try_drafts(pool, op, static_cast<int>(row), residuals_[tree]);
-            const int kept = op.accepted[row];
-            node = kept < 0 ? -1 : follow.children[row * follow.max_count + kept];
+            const int accepted_child = op.accepted[row];
+            node = accepted_child < 0 ? -1 : follow.children[row * follow.max_count + accepted_child];
         }
         follow_accepted(follow);
     });
@@ -274,14 +274,14 @@ void AcceptOps::accept_typical(ThreadPool& pool, const AcceptTypicalOp& op, cons
     accepted_.assign(nodes, 0);
     thresholds_.assign(nodes, 0.0);
     likelihoods_.assign(nodes, 0.0);
-    tried_.reserve(nodes);
+    frontier_.reserve(nodes);
     for (int i = 1; i < nodes; ++i) inner_[rows.parents[first + i] - first] = 1;
     const auto distribution = [&](int node) {
         return RowDistribution{op.inv_temperature, op.log_norm[first + node],
                                min_logit_of(op.min_logit, first + node)};
     };
     const auto set_threshold = [&](int index) {
-        const int node = tried_[index];
+        const int node = frontier_[index];
         const double h = entropy_op == nullptr
                              ? static_cast<double>(op.entropies[first + node])
                              : entropy({entropy_op->logits + (first + node) * entropy_op->stride,
@@ -290,16 +290,16 @@ void AcceptOps::accept_typical(ThreadPool& pool, const AcceptTypicalOp& op, cons
         thresholds_[node] = std::min(op.epsilon, op.delta * std::exp(-h));
     };
     accepted_[0] = 1;
-    tried_.assign(1, 0);
+    frontier_.assign(1, 0);
     int best = 0;
-    for (int depth = rows.ancestor_counts[first] + 1; !tried_.empty(); ++depth) {
-        std::erase_if(tried_, [&](int node) { return inner_[node] == 0; });
-        const int count = static_cast<int>(tried_.size());
+    for (int depth = rows.ancestor_counts[first] + 1; !frontier_.empty(); ++depth) {
+        std::erase_if(frontier_, [&](int node) { return inner_[node] == 0; });
+        const int count = static_cast<int>(frontier_.size());
         if (entropy_op != nullptr && count > 1)
             pool.parallel(count, set_threshold);
         else
             for (int i = 0; i < count; ++i) set_threshold(i);
-        tried_.clear();
+        frontier_.clear();
         for (int i = 1; i < nodes; ++i) {
             const int parent = rows.parents[first + i] - first;
             // A missing candidate is its own parent.
@@ -307,7 +307,7 @@ void AcceptOps::accept_typical(ThreadPool& pool, const AcceptTypicalOp& op, cons
             const auto p = static_cast<double>(distribution(parent).probability(op.draft_logits[first + i]));
             if (!(p > thresholds_[parent])) continue;
             accepted_[i] = 1;
-            tried_.push_back(i);
+            frontier_.push_back(i);
             likelihoods_[i] = likelihoods_[parent] + std::log(p);
             if (rows.ancestor_counts[first + best] < depth || likelihoods_[i] > likelihoods_[best]) best = i;
         }

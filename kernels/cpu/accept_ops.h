@@ -36,7 +36,7 @@ class AcceptOps {
     std::vector<Residual> residuals_;  ///< by thread or tree
     std::vector<double> thresholds_, likelihoods_;
     std::vector<char> inner_, accepted_;
-    std::vector<std::int32_t> tried_;  ///< inner nodes whose children are tried next
+    std::vector<std::int32_t> frontier_;  ///< inner nodes whose children are tried next
 };
 
 }  // namespace draftscope::kernels

@@ -174,10 +174,11 @@ class Call {
                 tile.scores = scores;
                 call.kernels_.score_blocks(tile);
                 tile.fetch_values = nullptr;
-                for (int r = 0; block != nullptr && r < tile.rows; ++r) place(first + r, *block, apart[r]);
+                for (int r = 0; block != nullptr && r < tile.rows; ++r)
+                    copy_scores(first + r, *block, apart[r]);
             }
         }
-        void place(int row, int block, const float* scores) const {
+        void copy_scores(int row, int block, const float* scores) const {
             const Piece& of = piece(row);
             float* weights = of.weights + std::ptrdiff_t{row % call.group_} * attention_chunk + of.in_prefix;
             for (std::size_t i = 0; i < of.ancestor_slots.size(); ++i)

@@ -19,7 +19,7 @@ class RowCandidates {
     RowCandidates(const TopKOp& op, int row)
         : op_(op),
           logits_(op.logits + row * op.stride),
-          own_(op.own == nullptr ? nullptr : op.own + row * op.own_stride),
+          candidates_(op.candidates == nullptr ? nullptr : op.candidates + row * op.candidate_stride),
           ends_(op.run_ends == nullptr ? nullptr : op.run_ends + std::ptrdiff_t{row} * op.runs),
           shifts_(op.run_ends == nullptr ? nullptr : op.run_shifts + std::ptrdiff_t{row} * op.runs) {}
 
@@ -32,31 +32,33 @@ class RowCandidates {
                           values + first);
             return first;
         }
-        if (own_ == nullptr) {
+        if (candidates_ == nullptr) {
             std::copy_n(logits_, op_.support, values);
             return op_.support;
         }
-        skips_ = std::any_of(own_, own_ + op_.support, [](std::int32_t token) { return token < 0; });
+        skips_ =
+            std::any_of(candidates_, candidates_ + op_.support, [](std::int32_t token) { return token < 0; });
         if (op_.index != nullptr && !skips_) {
-            kernels.gather_logits(logits_, op_.index, own_, op_.support, values);
+            kernels.gather_logits(logits_, op_.index, candidates_, op_.support, values);
             return op_.support;
         }
         int count = 0;
         for (int i = 0; i < op_.support; ++i) {
-            if (own_[i] < 0) continue;
+            if (candidates_[i] < 0) continue;
             if (op_.index != nullptr)
-                kernels.gather_logits(logits_, op_.index, own_ + i, 1, values + count++);
+                kernels.gather_logits(logits_, op_.index, candidates_ + i, 1, values + count++);
             else
-                values[count++] = logits_[op_.columns == nullptr ? i : op_.columns[own_[i]]];
+                values[count++] = logits_[op_.columns == nullptr ? i : op_.columns[candidates_[i]]];
         }
         return count;
     }
     std::int32_t token(int candidate) const {
-        if (ends_ == nullptr && !skips_) return own_ == nullptr ? candidate : own_[candidate];
+        if (ends_ == nullptr && !skips_) return candidates_ == nullptr ? candidate : candidates_[candidate];
         if (skips_) {
             int i = 0;
-            for (int left = candidate + (own_[0] >= 0 ? 0 : 1); left > 0;) left -= own_[++i] >= 0 ? 1 : 0;
-            return own_[i];
+            for (int left = candidate + (candidates_[0] >= 0 ? 0 : 1); left > 0;)
+                left -= candidates_[++i] >= 0 ? 1 : 0;
+            return candidates_[i];
         }
         int run = 0;
         while (ends_[run] <= candidate) ++run;
@@ -68,15 +70,15 @@ class RowCandidates {
   private:
     const TopKOp& op_;
     const float* logits_;
-    const std::int32_t *own_, *ends_, *shifts_;
-    bool skips_ = false;  ///< whether some of own_ are no candidates
+    const std::int32_t *candidates_, *ends_, *shifts_;
+    bool skips_ = false;  ///< whether some of candidates_ are no candidates
 };
 
 /// Orders equal logits by token, where candidates are not. A tie may also decide which token is kept.
 void order_ties(const RowCandidates& row, std::span<const float> all, std::span<std::int32_t> ids,
                 std::span<float> values) {
-    const float worst = values.back();
-    const auto counts = [worst](float v) { return v >= worst || worst != worst; };
+    const float min_value = values.back();
+    const auto counts = [min_value](float v) { return v >= min_value || min_value != min_value; };
     const bool tied = std::ranges::count_if(all, counts) > std::ssize(ids) ||
                       std::ranges::adjacent_find(values) != values.end();
     if (!tied) return;
@@ -105,8 +107,8 @@ void topk_of_candidates(ThreadPool& pool, const TopKOp& op) {
             auto* values = reinterpret_cast<float*>(sums + parts);
             for (int m = begin; m < end; ++m) {
                 RowCandidates row(op, m);
-                const int count = row.gather(kernels, values), kept = std::min(op.k, count);
-                const std::ptrdiff_t cell = std::ptrdiff_t{m} * op.k;
+                const int count = row.gather(kernels, values), num_selected = std::min(op.k, count);
+                const std::ptrdiff_t offset = std::ptrdiff_t{m} * op.k;
                 if (op.logsumexp != nullptr) {
                     const int used = ceil_div(count, segment);
                     for (int s = 0; s < used; ++s)
@@ -114,21 +116,21 @@ void topk_of_candidates(ThreadPool& pool, const TopKOp& op) {
                             sum_part(kernels, values + s * segment, std::min(segment, count - s * segment));
                     op.logsumexp[m] = join_sums(sums, used);
                 }
-                std::int32_t* const ids = op.ids + cell;
-                std::fill(ids + kept, ids + op.k, -1);
-                std::fill(op.values + cell + kept, op.values + cell + op.k, lowest);
-                if (kept == 0) continue;
-                if (kept <= max_heap) {
-                    BestKeys{best, kept}.add(kernels, values, 0, count);
+                std::int32_t* const ids = op.ids + offset;
+                std::fill(ids + num_selected, ids + op.k, -1);
+                std::fill(op.values + offset + num_selected, op.values + offset + op.k, neg_infinity);
+                if (num_selected == 0) continue;
+                if (num_selected <= max_heap) {
+                    BestKeys{best, num_selected}.add(kernels, values, 0, count);
                 } else {
-                    const int found = keys_by_sample(kernels, values, count, kept, best);
-                    std::nth_element(best, best + kept - 1, best + found, std::greater<>{});
+                    const int found = keys_by_sample(kernels, values, count, num_selected, best);
+                    std::nth_element(best, best + num_selected - 1, best + found, std::greater<>{});
                 }
-                write_best(best, kept, kept, ids, op.values + cell);
-                for (int i = 0; i < kept; ++i) ids[i] = row.token(ids[i]);
+                write_best(best, num_selected, num_selected, ids, op.values + offset);
+                for (int i = 0; i < num_selected; ++i) ids[i] = row.token(ids[i]);
                 if (!row.ascending())
-                    order_ties(row, {values, numel(count, 1)}, {ids, numel(kept, 1)},
-                               {op.values + cell, numel(kept, 1)});
+                    order_ties(row, {values, numel(count, 1)}, {ids, numel(num_selected, 1)},
+                               {op.values + offset, numel(num_selected, 1)});
             }
         });
 }

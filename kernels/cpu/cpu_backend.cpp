@@ -69,7 +69,7 @@ class CpuBackend final : public Backend {
 
     DS_DEVICE_OPS(DS_RUN_OP, DS_RUN_OP_BATCH)
     void fused_matmul(const FusedMatmulOp& op) override;
-    bool prefers_matmul_topk(int n, int k) const override { return matmul_topk_pays_off(pool(), n, k); }
+    bool prefers_matmul_topk(int n, int k) const override { return prefers_fused_topk(pool(), n, k); }
     bool splits_matmul_topk(int n, int k) const override { return !prefers_matmul_topk(n, std::min(n, k)); }
     void sample_and_follow(const RejectionSampleOp& op, int /*max_nodes*/,
                            std::span<const ListChildrenOp> lists,
@@ -169,15 +169,15 @@ class CpuBackend final : public Backend {
 /// Sets the prefetch hints of a product.
 void CpuBackend::announce(const FusedMatmulOp& op) {
     if (op.store != nullptr) {
-        const AttentionBatch& places = op.store->places;
+        const AttentionBatch& batch = op.store->batch;
         const int width = op.store->shape.kv_heads * op.store->shape.head_dim;
         int sequence = -1, block = -1;
         for (int r = 0; r < op.store->rows; ++r) {
-            if (places.sequence[r] == sequence && places.slot[r] / key_lanes == block) continue;
-            sequence = places.sequence[r];
-            block = places.slot[r] / key_lanes;
-            const KvPlanes& cache = places.caches[sequence];
-            prefetch_key(cache.type, width, places.slot[r], const_cast<half_t*>(cache.keys(op.store->layer)));
+            if (batch.sequence[r] == sequence && batch.slot[r] / key_lanes == block) continue;
+            sequence = batch.sequence[r];
+            block = batch.slot[r] / key_lanes;
+            const KvPlanes& cache = batch.caches[sequence];
+            prefetch_key(cache.type, width, batch.slot[r], const_cast<half_t*>(cache.keys(op.store->layer)));
         }
     }
     if (op.next_is_gated)
@@ -273,13 +273,13 @@ void CpuBackend::run(const RopeStoreOp& op, const char*) {
     split_range(pool(), op.rows, std::int64_t{op.rows} * rotated * shape.head_dim,
                 [&](int, int begin, int end) {
                     for (int r = begin; r < end; ++r) {
-                        const std::int64_t at = std::int64_t{op.places.position[r]} * half;
+                        const std::int64_t at = std::int64_t{op.batch.position[r]} * half;
                         kernels.rope(op.qkv + r * op.stride, rotated, half, op.cos + at, op.sin + at);
                     }
                 });
     for (int r = 0; r < op.rows; ++r) {
-        const KvPlanes& cache = op.places.caches[op.places.sequence[r]];
-        const int slot = op.places.slot[r];
+        const KvPlanes& cache = op.batch.caches[op.batch.sequence[r]];
+        const int slot = op.batch.slot[r];
         const float* key = op.qkv + r * op.stride + std::int64_t{shape.heads} * shape.head_dim;
         store_key(pool(), cache.type, key, width, slot, const_cast<half_t*>(cache.keys(op.layer)));
         store_value(pool(), cache.type, key + width, width, slot,
@@ -289,21 +289,21 @@ void CpuBackend::run(const RopeStoreOp& op, const char*) {
 
 void CpuBackend::run(const AttentionOp& op, const char*) {
     if (op.rows == 0) return;
-    const AttentionBatch& places = op.places;
+    const AttentionBatch& batch = op.batch;
     queries_.resize(op.rows);
     for (int i = 0; i < op.rows; ++i) {
         const int r = op.first_row + i;
-        const KvPlanes& cache = places.caches[places.sequence[r]];
+        const KvPlanes& cache = batch.caches[batch.sequence[r]];
         AttentionQuery& query = queries_[i];
         query.q = op.q + r * op.q_stride;
         query.out = op.y.floats + std::int64_t{r} * op.y_stride;
         query.keys = cache.keys(op.layer);
         query.values = cache.values(op.layer);
-        query.prefix = places.prefix[r];
-        query.ancestor_slots = {places.ancestor_slots + places.ancestor_first[r],
-                                static_cast<std::size_t>(places.ancestor_count[r])};
+        query.prefix = batch.prefix[r];
+        query.ancestor_slots = {batch.ancestor_slots + batch.ancestor_first[r],
+                                static_cast<std::size_t>(batch.ancestor_count[r])};
     }
-    const KvType type = places.caches[places.sequence[op.first_row]].type;
+    const KvType type = batch.caches[batch.sequence[op.first_row]].type;
     kernels::attention(pool(), {op.shape.heads, op.shape.kv_heads, op.shape.head_dim, op.scale, type},
                        queries_);
 }
@@ -339,17 +339,17 @@ void CpuBackend::run(const MatmulTopKOp& op, const char*) {
     assert(op.weights.packed != nullptr);
     const Matrix& weights = *op.weights.packed;
     const Rows<const float> x(op.x.floats, op.rows, weights.k(), op.weights.stride);
-    const int kept = std::min(op.k, op.support);
-    const Rows<std::int32_t> ids(op.ids, op.rows, kept, op.k);
-    const Rows<float> values(op.values, op.rows, kept, op.k);
+    const int num_selected = std::min(op.k, op.support);
+    const Rows<std::int32_t> ids(op.ids, op.rows, num_selected, op.k);
+    const Rows<float> values(op.values, op.rows, num_selected, op.k);
     prefetch_next(pool(), nullptr);
-    kernels::matmul_topk(pool(), weights, x, op.support, kept, op.bias, partials_);
+    kernels::matmul_topk(pool(), weights, x, op.support, num_selected, op.bias, partials_);
     finish_logsumexp(partials_, std::span(op.logsumexp, op.rows));
     finish_topk(partials_, ids, values);
-    for (int r = 0; r < op.rows && kept < op.k; ++r) {
+    for (int r = 0; r < op.rows && num_selected < op.k; ++r) {
         const std::ptrdiff_t first = std::ptrdiff_t{r} * op.k;
-        std::fill(op.ids + first + kept, op.ids + first + op.k, -1);
-        std::fill(op.values + first + kept, op.values + first + op.k,
+        std::fill(op.ids + first + num_selected, op.ids + first + op.k, -1);
+        std::fill(op.values + first + num_selected, op.values + first + op.k,
                   -std::numeric_limits<float>::infinity());
     }
 }
@@ -359,10 +359,10 @@ void CpuBackend::run(const SampleWithoutReplacementOp& op, const char*) {
     run_threads(pool(), std::min(pool().threads(), op.rows), [&](int thread) {
         for (int r = thread; r < op.rows; r += std::min(pool().threads(), op.rows)) {
             const std::int64_t first = r * op.stride;
-            const bool own = op.sizes != nullptr;
-            const std::size_t size = own ? op.sizes[r] : op.support;
+            const bool has_sizes = op.sizes != nullptr;
+            const std::size_t size = has_sizes ? op.sizes[r] : op.support;
             DraftProbs q{{op.logits + first, size}};
-            if (own && op.tokens != nullptr) q.ids = {op.tokens + first, size};
+            if (has_sizes && op.tokens != nullptr) q.ids = {op.tokens + first, size};
             DraftSampleScratch& scratch = draft_sampling_[thread];
             make_distribution(pool(), op.temperature, op.top_k, op.top_p, scratch, q);
             const std::int64_t out = std::int64_t{r} * op.k;

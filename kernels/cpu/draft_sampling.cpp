@@ -38,13 +38,13 @@ void keep_entries(const DraftProbs& q, int top_k, double top_p, std::vector<std:
     order.resize(count);
 }
 
-void cut(const DraftProbs& q, int top_k, double top_p, std::vector<std::uint32_t>& kept) {
-    keep_entries(q, top_k, top_p, kept);
+void cut(const DraftProbs& q, int top_k, double top_p, std::vector<std::uint32_t>& selected) {
+    keep_entries(q, top_k, top_p, selected);
     double sum = 0;
-    for (const std::uint32_t i : kept) sum += static_cast<double>(q.probs[i]);
+    for (const std::uint32_t i : selected) sum += static_cast<double>(q.probs[i]);
     if (sum <= 0) return;
     // The sign marks the kept entries until all are known.
-    for (const std::uint32_t i : kept)
+    for (const std::uint32_t i : selected)
         q.probs[i] = -static_cast<float>(static_cast<double>(q.probs[i]) / sum);
     for (float& prob : q.probs) prob = prob < 0 ? -prob : 0.0f;
 }
@@ -58,9 +58,9 @@ void block_sums(std::span<const float> probs, std::vector<double>& out) {
 class Remaining {
   public:
     Remaining(std::span<const float> probs, DraftSampleScratch& scratch)
-        : probs_(probs), sums_(scratch.sums), drawn_(scratch.taken) {
+        : probs_(probs), sums_(scratch.sums), sampled_(scratch.sampled) {
         block_sums(probs_, sums_);
-        drawn_.clear();
+        sampled_.clear();
     }
 
     /// Removes and returns the entry that `uniform` selects; size() if nothing is left.
@@ -82,7 +82,7 @@ class Remaining {
         const std::size_t end = std::min(probs_.size(), first + probability_block);
         double left = 0;
         for (std::size_t i = first; i < end; ++i) {
-            if (is_drawn(i) || probs_[i] <= 0) continue;
+            if (is_sampled(i) || probs_[i] <= 0) continue;
             const auto weight = static_cast<double>(probs_[i]);
             if (chosen == probs_.size() || before <= target) {
                 if (chosen != probs_.size()) left += static_cast<double>(probs_[chosen]);
@@ -93,17 +93,19 @@ class Remaining {
             }
         }
         sums_[chosen_block] = left;
-        if (chosen != probs_.size()) drawn_.push_back(chosen);
+        if (chosen != probs_.size()) sampled_.push_back(chosen);
         return chosen;
     }
     std::size_t size() const { return probs_.size(); }
 
   private:
-    bool is_drawn(std::size_t i) const { return std::find(drawn_.begin(), drawn_.end(), i) != drawn_.end(); }
+    bool is_sampled(std::size_t i) const {
+        return std::find(sampled_.begin(), sampled_.end(), i) != sampled_.end();
+    }
 
     std::span<const float> probs_;
     std::vector<double>& sums_;
-    std::vector<std::size_t>& drawn_;
+    std::vector<std::size_t>& sampled_;
 };
 
 }  // namespace
@@ -111,12 +113,12 @@ class Remaining {
 double sum_probabilities(std::span<const float> probs) {
     constexpr std::size_t lanes = 16;
     float part[lanes] = {};
-    const std::size_t whole = probs.size() / lanes * lanes;
-    for (std::size_t i = 0; i < whole; i += lanes)
+    const std::size_t in_full_lanes = probs.size() / lanes * lanes;
+    for (std::size_t i = 0; i < in_full_lanes; i += lanes)
         for (std::size_t j = 0; j < lanes; ++j) part[j] += probs[i + j];
     double sum = 0;
     for (const float value : part) sum += static_cast<double>(value);
-    for (std::size_t i = whole; i < probs.size(); ++i) sum += static_cast<double>(probs[i]);
+    for (std::size_t i = in_full_lanes; i < probs.size(); ++i) sum += static_cast<double>(probs[i]);
     return sum;
 }
 

@@ -29,7 +29,7 @@ struct PartialTopK {
 
 /// Whether matmul_topk() is faster than separate ops for n logits. If threads outnumber chunks, writing the
 /// logits is faster.
-bool matmul_topk_pays_off(const ThreadPool& pool, int n, int k);
+bool prefers_fused_topk(const ThreadPool& pool, int n, int k);
 
 /// Computes the first `support` outputs of x[M, K] * W^T (+ bias) into partial results. k <= support, k <=
 /// max_fused_topk.

@@ -36,8 +36,8 @@ std::size_t element(Precision precision, int i, int lane) {
     return (numel(i / group, lanes) + lane) * group + i % group;
 }
 
-void write_int8_row(const RowAddress& place, std::span<const float> values) {
-    auto* out = reinterpret_cast<std::int8_t*>(place.block);
+void write_int8_row(const RowAddress& address, std::span<const float> values) {
+    auto* out = reinterpret_cast<std::int8_t*>(address.block);
     const int k = static_cast<int>(values.size());
     for (int b = 0; b < ceil_div(k, quant_block); ++b) {
         const int first = b * quant_block;
@@ -48,11 +48,11 @@ void write_int8_row(const RowAddress& place, std::span<const float> values) {
         }
         const std::uint16_t scale = int8_scale(largest);
         const float step = from_bf16(scale);
-        place.scales[b * lanes + place.lane] = scale;
+        address.scales[b * lanes + address.lane] = scale;
         for (int i = first; i < std::min(first + quant_block, round_up(k, int8_padding)); ++i) {
             const float w = i < last ? values[i] : 0.0f;
             const float q = step > 0.0f ? std::clamp(std::nearbyint(w / step), -127.0f, 127.0f) : 0.0f;
-            out[element(Precision::int8, i, place.lane)] = static_cast<std::int8_t>(q);
+            out[element(Precision::int8, i, address.lane)] = static_cast<std::int8_t>(q);
         }
     }
 }
@@ -68,19 +68,19 @@ NibbleAddress nibble(int i, int lane) {
 }
 
 /// Stores `row` and its scales, with inputs padded with zeros.
-void store_int4_row(const RowAddress& place, int k, bool symmetric, const Int4Row& row) {
-    auto* out = reinterpret_cast<std::uint8_t*>(place.block);
+void store_int4_row(const RowAddress& address, int k, bool symmetric, const Int4Row& row) {
+    auto* out = reinterpret_cast<std::uint8_t*>(address.block);
     for (int i = 0; i < round_up(k, int4_block); i += 8) {
         for (int b = 0; b < 4; ++b) {
             const auto q = [&](int at) { return at < k ? static_cast<unsigned>(row.q[at]) : 0u; };
-            out[nibble(i + b, place.lane).byte] = static_cast<std::uint8_t>(q(i + b) | q(i + b + 4) << 4);
+            out[nibble(i + b, address.lane).byte] = static_cast<std::uint8_t>(q(i + b) | q(i + b + 4) << 4);
         }
     }
     const int scale_rows = symmetric ? 1 : 2;
     for (int b = 0; b < ceil_div(k, int4_block); ++b) {
-        std::uint16_t* own = place.scales + b * scale_rows * lanes + place.lane;
-        own[0] = row.scales[b];
-        if (!symmetric) own[lanes] = row.minimums[b];
+        std::uint16_t* group_scales = address.scales + b * scale_rows * lanes + address.lane;
+        group_scales[0] = row.scales[b];
+        if (!symmetric) group_scales[lanes] = row.minimums[b];
     }
 }
 
@@ -190,9 +190,9 @@ Matrix MatrixAccess::allocate(Packing packing, int n, int k) {
 
 void MatrixAccess::write_row(Matrix& matrix, int row, std::span<const float> values) {
     const Precision precision = matrix.precision();
-    const RowAddress place = locate_row(matrix.data_.get(), matrix.packing_, matrix.n_, matrix.k_, row);
+    const RowAddress address = locate_row(matrix.data_.get(), matrix.packing_, matrix.n_, matrix.k_, row);
     const int k = static_cast<int>(values.size());
-    if (precision == Precision::int8) return write_int8_row(place, values);
+    if (precision == Precision::int8) return write_int8_row(address, values);
     if (precision == Precision::int4) {
         Int4Buffer buffer(k);
         quantise_int4(values, buffer.row());
@@ -200,21 +200,21 @@ void MatrixAccess::write_row(Matrix& matrix, int row, std::span<const float> val
     }
     for (int i = 0; i < k; ++i) {
         const float w = values[i];
-        const std::size_t at = element(precision, i, place.lane);
+        const std::size_t at = element(precision, i, address.lane);
         if (precision == Precision::f32) {
-            reinterpret_cast<float*>(place.block)[at] = w;
+            reinterpret_cast<float*>(address.block)[at] = w;
         } else {
-            reinterpret_cast<std::uint16_t*>(place.block)[at] = to_bf16(w);
+            reinterpret_cast<std::uint16_t*>(address.block)[at] = to_bf16(w);
         }
     }
     if (precision == Precision::bf16 && k % 2 != 0) {
-        reinterpret_cast<std::uint16_t*>(place.block)[element(precision, k, place.lane)] = 0;
+        reinterpret_cast<std::uint16_t*>(address.block)[element(precision, k, address.lane)] = 0;
     }
 }
 
 void MatrixAccess::write_int4_row(Matrix& matrix, int row, const Int4Row& values) {
-    const RowAddress place = locate_row(matrix.data_.get(), matrix.packing_, matrix.n_, matrix.k_, row);
-    store_int4_row(place, matrix.k_, matrix.packing_.symmetric, values);
+    const RowAddress address = locate_row(matrix.data_.get(), matrix.packing_, matrix.n_, matrix.k_, row);
+    store_int4_row(address, matrix.k_, matrix.packing_.symmetric, values);
 }
 
 void MatrixAccess::copy_row(const Matrix& from, int from_row, Matrix& to, int to_row) {
@@ -300,28 +300,29 @@ Matrix Matrix::gather_rows(ThreadPool& pool, std::span<const TokenId> ids) const
 void Matrix::unpack_row(int row, std::span<float> out) const {
     assert(row >= 0 && row < n_ && static_cast<int>(out.size()) == k_);
     if (on_device()) return DeviceMatrixAccess::unpack_row(*this, row, out);
-    const RowAddress place = locate_row(data_.get(), packing_, n_, k_, row);
+    const RowAddress address = locate_row(data_.get(), packing_, n_, k_, row);
     const Precision precision = packing_.precision;
     for (int i = 0; i < k_; ++i) {
         if (precision == Precision::int4) {
-            const NibbleAddress at = nibble(i, place.lane);
-            const int q = std::to_integer<int>(place.block[at.byte]) >> at.shift & 15;
+            const NibbleAddress at = nibble(i, address.lane);
+            const int q = std::to_integer<int>(address.block[at.byte]) >> at.shift & 15;
             const int scale_rows = packing_.symmetric ? 1 : 2;
-            const std::uint16_t* own = place.scales + i / int4_block * scale_rows * lanes + place.lane;
-            const float scale = f16_to_float(own[0]);
+            const std::uint16_t* group_scales =
+                address.scales + i / int4_block * scale_rows * lanes + address.lane;
+            const float scale = f16_to_float(group_scales[0]);
             out[i] = packing_.symmetric ? static_cast<float>(q - int4_offset) * scale
-                                        : static_cast<float>(q) * scale + f16_to_float(own[lanes]);
+                                        : static_cast<float>(q) * scale + f16_to_float(group_scales[lanes]);
             continue;
         }
-        const std::size_t at = element(precision, i, place.lane);
+        const std::size_t at = element(precision, i, address.lane);
         float& value = out[i];
         if (precision == Precision::f32) {
-            value = reinterpret_cast<const float*>(place.block)[at];
+            value = reinterpret_cast<const float*>(address.block)[at];
         } else if (precision == Precision::bf16) {
-            value = from_bf16(reinterpret_cast<const std::uint16_t*>(place.block)[at]);
+            value = from_bf16(reinterpret_cast<const std::uint16_t*>(address.block)[at]);
         } else {
-            const auto q = reinterpret_cast<const std::int8_t*>(place.block)[at];
-            value = static_cast<float>(q) * from_bf16(place.scales[i / quant_block * lanes + place.lane]);
+            const auto q = reinterpret_cast<const std::int8_t*>(address.block)[at];
+            value = static_cast<float>(q) * from_bf16(address.scales[i / quant_block * lanes + address.lane]);
         }
     }
 }

@@ -121,11 +121,11 @@ void GatheredMatrix::fill(ThreadPool& pool, const RowMajorMatrix& store, std::sp
     split_range(pool, ceil_div(n, lanes), std::int64_t{n} * store.k(), [&](int, int begin, int end) {
         // A padding row is zeros. What interleave reads past a row's groups are its own scales and padding.
         const std::byte* const zeros = aligned(zeros_);
-        const auto row_address = [&](int place) { return place < n ? store.row(ids[place]) : zeros; };
+        const auto row_address = [&](int index) { return index < n ? store.row(ids[index]) : zeros; };
         for (int block = begin; block < end; ++block) {
-            const BlockAddress place(matrix_.data(), store.packing(), n, store.k(), block);
-            auto* values = const_cast<std::uint32_t*>(place.values);
-            auto* scales = const_cast<std::uint16_t*>(place.scales);
+            const BlockAddress address(matrix_.data(), store.packing(), n, store.k(), block);
+            auto* values = const_cast<std::uint32_t*>(address.values);
+            auto* scales = const_cast<std::uint16_t*>(address.scales);
             const std::uint32_t *rows[lanes], *next[lanes];
             for (int lane = 0; lane < lanes; ++lane) {
                 assert(block * lanes + lane >= n ||

@@ -53,9 +53,9 @@ class RowWeights {
         return pick(uniform * sum, before, first, end,
                     [](std::size_t i) { return static_cast<std::int32_t>(i); });
     }
-    /// Samples from the tokens `kept`, ascending, whose weights add up to `sum`.
-    std::int32_t draw(double uniform, double sum, std::span<const std::int32_t> kept) const {
-        return pick(uniform * sum, 0.0, 0, kept.size(), [&](std::size_t i) { return kept[i]; });
+    /// Samples from the tokens `selected`, ascending, whose weights add up to `sum`.
+    std::int32_t draw(double uniform, double sum, std::span<const std::int32_t> selected) const {
+        return pick(uniform * sum, 0.0, 0, selected.size(), [&](std::size_t i) { return selected[i]; });
     }
 
   private:
@@ -94,9 +94,9 @@ Rows<const float> add_blocks(ThreadPool& pool, Rows<const float> logits, float i
 
 void find_best(ThreadPool& pool, Rows<const float> rows, int k, std::vector<std::int32_t>& ids,
                SampleScratch& scratch) {
-    const std::size_t cells = numel(rows.rows, k);
-    ids.resize(cells);
-    scratch.values.resize(cells);
+    const std::size_t size = numel(rows.rows, k);
+    ids.resize(size);
+    scratch.values.resize(size);
     topk(pool, rows, k, Rows<std::int32_t>(ids.data(), rows.rows, k),
          Rows<float>(scratch.values.data(), rows.rows, k));
 }
@@ -106,7 +106,8 @@ void find_best(ThreadPool& pool, Rows<const float> rows, int k, std::vector<std:
 /// Processes a few rows at a time, so that the second pass finds them in the cache. It starts at the last
 /// row, so that the root and its children, which later ops read again, stay in the cache.
 void select_topk(ThreadPool& pool, const TopKOp& op) {
-    if (op.own != nullptr || op.run_ends != nullptr || op.support < op.k) return topk_of_candidates(pool, op);
+    if (op.candidates != nullptr || op.run_ends != nullptr || op.support < op.k)
+        return topk_of_candidates(pool, op);
     constexpr int rows_at_once = 4;
     const Rows<const float> logits(op.logits, op.rows, op.support, static_cast<std::ptrdiff_t>(op.stride));
     for (int end = op.rows; end > 0; end -= rows_at_once) {
@@ -132,7 +133,7 @@ void mask_top_k_top_p(ThreadPool& pool, const TopKTopPMaskOp& op, SampleScratch&
     const int limit = few ? op.top_k : op.vocab;
     const int width = few ? limit : std::min(limit, initial_top_k);
     find_best(pool, logits, width, scratch.best, scratch);
-    const auto kept_of = [&](int r) {
+    const auto selected_of = [&](int r) {
         const std::span<const std::int32_t> best(scratch.best.data() + numel(r, width), width);
         if (op.top_p >= 1.0) return best;
         const RowWeights row(logits.row(r), scratch.tops[r], sums.row(r), op.inv_temperature);
@@ -148,12 +149,13 @@ void mask_top_k_top_p(ThreadPool& pool, const TopKTopPMaskOp& op, SampleScratch&
         }
     };
     for (int r = 0; r < op.rows; ++r) {
-        std::span<const std::int32_t> kept = kept_of(r);
+        std::span<const std::int32_t> selected = selected_of(r);
         const float* row = logits.row_data(r);
-        while (!kept.empty() && std::isnan(row[kept.back()])) kept = kept.first(kept.size() - 1);
-        op.min_logit[r] = kept.empty() ? minus_infinity : row[kept.back()];
-        std::int32_t last = kept.empty() ? op.vocab - 1 : kept.back();
-        for (const std::int32_t id : kept)
+        while (!selected.empty() && std::isnan(row[selected.back()]))
+            selected = selected.first(selected.size() - 1);
+        op.min_logit[r] = selected.empty() ? minus_infinity : row[selected.back()];
+        std::int32_t last = selected.empty() ? op.vocab - 1 : selected.back();
+        for (const std::int32_t id : selected)
             if (row[id] == op.min_logit[r]) last = std::max(last, id);
         op.last_tied_id[r] = last;
     }
@@ -175,22 +177,22 @@ void sample(ThreadPool& pool, const SampleOp& op, SampleScratch& scratch) {
         }
         return;
     }
-    scratch.kept.resize(pool.threads());
-    for (std::vector<std::int32_t>& kept : scratch.kept) kept.reserve(op.vocab);
+    scratch.selected.resize(pool.threads());
+    for (std::vector<std::int32_t>& selected : scratch.selected) selected.reserve(op.vocab);
     split_range(pool, op.rows, std::int64_t{op.rows} * op.vocab, [&](int thread, int begin, int end) {
-        std::vector<std::int32_t>& kept = scratch.kept[thread];
+        std::vector<std::int32_t>& selected = scratch.selected[thread];
         for (int r = begin; r < end; ++r) {
             const std::span<const float> values = logits.row(r);
             const float least = op.mask.min_logit[r];
             const std::int32_t last = op.mask.last_tied_id[r];
-            kept.clear();
+            selected.clear();
             for (std::int32_t id = 0; id < op.vocab; ++id)
-                if (values[id] > least || (values[id] == least && id <= last)) kept.push_back(id);
+                if (values[id] > least || (values[id] == least && id <= last)) selected.push_back(id);
             float top = row_kernels(pool).largest(values.data(), op.vocab);
             if (top == minus_infinity) top = 0.0f;
             const RowWeights row(values, top, {}, op.inv_temperature);
-            const double sum = row.total(kept);
-            set(r, row.draw(op.uniforms[r], sum, kept), sum, top);
+            const double sum = row.total(selected);
+            set(r, row.draw(op.uniforms[r], sum, selected), sum, top);
         }
     });
 }

@@ -22,23 +22,23 @@ void reserve_marks(std::vector<std::uint8_t>& marks, int count) {
 /// Marked numbers among some that begin at a multiple of 32.
 struct Marked {
     std::int32_t first;
-    std::span<const std::int32_t> places;  ///< numbers less `first`, ascending
-    std::span<const std::uint32_t> words;  ///< a bit for each number
+    std::span<const std::int32_t> indices;  ///< numbers less `first`, ascending
+    std::span<const std::uint32_t> words;   ///< a bit for each number
 };
 
 /// Calls visit(Marked) for stretches of the numbers below `count`, ascending, and clears the marks.
 template <typename Visit>
 void take_marks(const ThreadPool& pool, std::vector<std::uint8_t>& marks, int count, Visit visit) {
-    constexpr std::size_t stretch = 1024;
-    std::int32_t places[stretch + 16];
-    std::uint32_t words[stretch / 32];
+    constexpr std::size_t chunk = 1024;
+    std::int32_t indices[chunk + 16];
+    std::uint32_t words[chunk / 32];
     const RowKernels& kernels = row_kernels(pool);
     const std::size_t end = round_up(count, 32);
-    for (std::size_t first = 0; first < end; first += stretch) {
-        const std::size_t n = std::min(stretch, end - first);
+    for (std::size_t first = 0; first < end; first += chunk) {
+        const std::size_t n = std::min(chunk, end - first);
         const std::size_t found =
-            kernels.take_marked(marks.data() + first, static_cast<int>(n), places, words);
-        visit(Marked{static_cast<std::int32_t>(first), {places, found}, {words, n / 32}});
+            kernels.take_marked(marks.data() + first, static_cast<int>(n), indices, words);
+        visit(Marked{static_cast<std::int32_t>(first), {indices, found}, {words, n / 32}});
     }
     std::fill_n(marks.begin(), end, std::uint8_t{0});
 }
@@ -56,7 +56,7 @@ void SetOps::list_unique_tokens(const ThreadPool& pool, const UniqueTokensOp& op
     std::int32_t size = 0;
     take_marks(pool, marks_, op.vocab, [&](const Marked& marked) {
         std::int32_t* const tokens = op.tokens + size;
-        for (std::size_t i = 0; i < marked.places.size(); ++i) tokens[i] = marked.first + marked.places[i];
+        for (std::size_t i = 0; i < marked.indices.size(); ++i) tokens[i] = marked.first + marked.indices[i];
         if (op.index != nullptr) {
             std::uint64_t before = size, *entry = op.index + marked.first / 32;
             for (const std::uint32_t word : marked.words) {
@@ -65,7 +65,7 @@ void SetOps::list_unique_tokens(const ThreadPool& pool, const UniqueTokensOp& op
             }
             size = static_cast<std::int32_t>(before);
         } else {
-            for (std::size_t i = 0; i < marked.places.size(); ++i) op.columns[tokens[i]] = size++;
+            for (std::size_t i = 0; i < marked.indices.size(); ++i) op.columns[tokens[i]] = size++;
         }
     });
     *op.size = size;
@@ -79,8 +79,8 @@ void SetOps::clusters(const ThreadPool& pool, const ClustersOp& op) {
     marks_[op.clusters - 1] = 1;
     std::int32_t columns = 0;
     take_marks(pool, marks_, op.clusters, [&](const Marked& marked) {
-        for (const std::int32_t place : marked.places) {
-            const std::int32_t cluster = marked.first + place;
+        for (const std::int32_t index : marked.indices) {
+            const std::int32_t cluster = marked.first + index;
             first_columns_[cluster] = columns;
             const std::int32_t first = op.first[cluster], tokens = op.sizes[cluster];
             const int rows = padded_cluster_rows(tokens);
@@ -95,11 +95,11 @@ void SetOps::clusters(const ThreadPool& pool, const ClustersOp& op) {
         const std::int32_t* chosen = op.chosen + std::ptrdiff_t{m} * op.count;
         std::int32_t* const ends = op.run_ends + std::ptrdiff_t{m} * (op.count + 1);
         std::int32_t* const shifts = op.run_shifts + std::ptrdiff_t{m} * (op.count + 1);
-        std::int32_t own = 0;
+        std::int32_t num_candidates = 0;
         for (int i = 0; i <= op.count; ++i) {
             const std::int32_t cluster = i < op.count ? chosen[i] : op.clusters - 1;
-            shifts[i] = first_columns_[cluster] - own;
-            ends[i] = own += op.sizes[cluster];
+            shifts[i] = first_columns_[cluster] - num_candidates;
+            ends[i] = num_candidates += op.sizes[cluster];
         }
     }
 }

@@ -55,13 +55,13 @@ int keys_by_histogram(const float* x, int n, int k, std::uint64_t* keys) {
     return found;
 }
 
-/// Guesses a split between `low` and `high` (as sort_key()) so that `wanted` values are above it. `above_low`
+/// Guesses a split between `low` and `high` (as sort_key()) so that `target` values are above it. `above_low`
 /// and `above_high` values are above the ends of the range. Assumes that values thin out exponentially
 /// towards the largest. The result is in [low, high).
-std::uint32_t guess(std::uint32_t low, std::uint32_t high, int above_low, int above_high, float wanted) {
+std::uint32_t guess(std::uint32_t low, std::uint32_t high, int above_low, int above_high, float target) {
     const float bottom = ordered_value(low), top = ordered_value(high);
     const float many = static_cast<float>(above_low), few = static_cast<float>(above_high) + 0.5f;
-    const float at = bottom + (top - bottom) * (std::log(many / wanted) / std::log(many / few));
+    const float at = bottom + (top - bottom) * (std::log(many / target) / std::log(many / few));
     if (!std::isfinite(at)) return low + (high - low) / 2;
     return std::clamp(sort_key(at), low, high - 1);
 }
@@ -79,7 +79,7 @@ float kth_largest(const RowKernels& kernels, const float* x, int n, int k, float
     bool guessed = false, upper = false;
     while (low < high) {
         const int left = above_low - above_high;
-        if (left <= near_by && n >= 2 * left && low > sort_key(lowest)) {
+        if (left <= near_by && n >= 2 * left && low > sort_key(neg_infinity)) {
             n = kernels.take_between(x, n, ordered_value(low - 1), ordered_value(high), between);
             x = between;
             k -= above_high;
@@ -89,10 +89,10 @@ float kth_largest(const RowKernels& kernels, const float* x, int n, int k, float
         std::uint32_t middle = low + (high - low) / 2;
         if (!guessed) {
             const float step = static_cast<float>(left) / 16.0f;
-            const float wanted = static_cast<float>(k) + (upper ? -step : step);
+            const float target = static_cast<float>(k) + (upper ? -step : step);
             upper = !upper;
-            if (wanted > static_cast<float>(above_high) && wanted < static_cast<float>(above_low))
-                middle = guess(low, high, above_low, above_high, wanted);
+            if (target > static_cast<float>(above_high) && target < static_cast<float>(above_low))
+                middle = guess(low, high, above_low, above_high, target);
         }
         const int above = kernels.count_above(x, n, ordered_value(middle));
         if (above >= k) {
@@ -108,11 +108,11 @@ float kth_largest(const RowKernels& kernels, const float* x, int n, int k, float
 }
 
 int keys_by_sample(const RowKernels& kernels, const float* x, int n, int k, std::uint64_t* keys) {
-    const int place = bound_place(n, k);
-    if (place == 0) return keys_by_histogram(x, n, k, keys);
+    const int rank = bound_rank(n, k);
+    if (rank == 0) return keys_by_histogram(x, n, k, keys);
     float sample[bound_samples];
     for (int i = 0; i < bound_samples; ++i) sample[i] = x[i * (n / bound_samples)];
-    const float limit = kth_largest(kernels, sample, bound_samples, place);
+    const float limit = kth_largest(kernels, sample, bound_samples, rank);
     if (!std::isfinite(limit)) return keys_by_histogram(x, n, k, keys);
     int found = 0;
     for_each_above(
@@ -125,21 +125,21 @@ int keys_by_sample(const RowKernels& kernels, const float* x, int n, int k, std:
 void top_set_row(const RowKernels& kernels, const float* x, int n, int k, const SetScratch& scratch,
                  std::int32_t* out) {
     int found = 0;
-    float least = lowest;
-    if (const int place = bound_place(n, k); place > 0) {
+    float least = neg_infinity;
+    if (const int rank = bound_rank(n, k); rank > 0) {
         float* sample = scratch.values;
         for (int i = 0; i < bound_samples; ++i) sample[i] = x[i * (n / bound_samples)];
-        const float limit = kth_largest(kernels, sample, bound_samples, place);
+        const float limit = kth_largest(kernels, sample, bound_samples, rank);
         if (std::isfinite(limit)) {
             found = kernels.take_above(x, n, 0, limit, scratch.values, scratch.index);
             least = limit;
         }
     }
     if (found < k) {
-        least = lowest;
+        least = neg_infinity;
         // NaN is below -inf, as in topk().
         for (found = 0; found < n; ++found) {
-            scratch.values[found] = x[found] == x[found] ? x[found] : lowest;
+            scratch.values[found] = x[found] == x[found] ? x[found] : neg_infinity;
             scratch.index[found] = found;
         }
     }
@@ -185,12 +185,12 @@ void topk_set(ThreadPool& pool, Rows<const float> x, int k, Rows<std::int32_t> i
     assert(k > 0 && k <= x.cols && ids.rows == x.rows && ids.cols == k);
     const RowKernels& kernels = row_kernels(pool);
     split_range(pool, x.rows, std::int64_t{x.rows} * x.cols, [&](int thread, int begin, int end) {
-        const std::size_t room = std::max(x.cols, bound_samples) + SetScratch::slack;
-        std::byte* scratch = pool.scratch(thread, room * (sizeof(float) + sizeof(std::int32_t)));
-        const SetScratch own{reinterpret_cast<float*>(scratch),
-                             reinterpret_cast<std::int32_t*>(scratch + room * sizeof(float))};
+        const std::size_t capacity = std::max(x.cols, bound_samples) + SetScratch::slack;
+        std::byte* scratch = pool.scratch(thread, capacity * (sizeof(float) + sizeof(std::int32_t)));
+        const SetScratch set_scratch{reinterpret_cast<float*>(scratch),
+                                     reinterpret_cast<std::int32_t*>(scratch + capacity * sizeof(float))};
         for (int r = begin; r < end; ++r)
-            top_set_row(kernels, x.row_data(r), x.cols, k, own, ids.row_data(r));
+            top_set_row(kernels, x.row_data(r), x.cols, k, set_scratch, ids.row_data(r));
     });
 }
 

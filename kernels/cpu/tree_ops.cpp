@@ -38,26 +38,26 @@ void TreeOps::add_candidates(const BeamOp& op) {
     for (int r = 0; r < op.rows; ++r) {
         const int complete = is_static && op.level > 0 ? op.static_rows[r] : r;
         const int from = op.shared_logits ? 0 : r;
-        const std::ptrdiff_t first = numel(from, op.k), cell = numel(complete, op.k);
+        const std::ptrdiff_t first = numel(from, op.k), offset = numel(complete, op.k);
         const float above = op.level == 0 ? 0.0f : op.scores[r];
         for (int c = 0; c < op.k && op.ids[first + c] >= 0; ++c) {
-            if (is_static && op.static_mask[cell + c] == 0) continue;
+            if (is_static && op.static_mask[offset + c] == 0) continue;
             const float logsumexp = op.sampled ? 0.0f : op.logsumexp[from];
             const float logprob = clean_logprob(op.logits[first + c] - logsumexp);
-            const float own = is_static ? 0.0f : op.sampled ? -1.0f - static_cast<float>(c) : logprob;
+            const float step_score = is_static ? 0.0f : op.sampled ? -1.0f - static_cast<float>(c) : logprob;
             const int index = static_cast<int>(scores_.size());
             const std::int32_t id = op.ids[first + c];
             op.pool_tokens[index] = op.tokens == nullptr ? id : op.tokens[id];
             op.pool_logprobs[index] = logprob;
-            op.pool_scores[index] = above + own;
+            op.pool_scores[index] = above + step_score;
             op.pool_parents[index] = op.level == 0 ? -1 : op.row_indices[r];
             if (op.pool_rows != nullptr) op.pool_rows[index] = -1;
-            scores_.push_back(above + own);
+            scores_.push_back(above + step_score);
             rows_.push_back(r);
             if (!is_static) continue;
-            const auto end = static_cast<std::size_t>(cell) + c + 1;
-            if (cells_.size() < end) cells_.resize(end, -1);
-            cells_[end - 1] = index;
+            const auto end = static_cast<std::size_t>(offset) + c + 1;
+            if (pool_indices_.size() < end) pool_indices_.resize(end, -1);
+            pool_indices_[end - 1] = index;
         }
     }
 }
@@ -75,15 +75,15 @@ void TreeOps::choose_next(const BeamOp& op) {
     order_.clear();
     next_static_.clear();
     for (int i = 0; i < op.keep; ++i) {
-        const std::size_t cell = op.static_next[i];
-        if (cell >= cells_.size() || cells_[cell] < 0) continue;
-        order_.push_back(cells_[cell]);
+        const std::size_t offset = op.static_next[i];
+        if (offset >= pool_indices_.size() || pool_indices_[offset] < 0) continue;
+        order_.push_back(pool_indices_[offset]);
         next_static_.push_back(i);
     }
 }
 
 void TreeOps::beam(const BeamOp& op) {
-    cells_.clear();
+    pool_indices_.clear();
     add_candidates(op);
     choose_next(op);
     const int next = static_cast<int>(order_.size());

@@ -20,7 +20,7 @@ class TreeOps {
 
     std::vector<float> scores_;       ///< of the level's candidates
     std::vector<int> rows_;           ///< row that each of them continues
-    std::vector<int> cells_;          ///< a static tree: candidate of each cell [complete rows, k]; -1 = none
+    std::vector<int> pool_indices_;   ///< a static tree: candidate of each cell [complete rows, k]; -1 = none
     std::vector<int> order_;          ///< indices of candidates
     std::vector<int> next_static_;    ///< a static tree: index in the complete next level of each row
     std::vector<std::int32_t> node_;  ///< node of each candidate; -1 = left out

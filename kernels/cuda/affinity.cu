@@ -28,10 +28,10 @@ __global__ void __launch_bounds__(threads) scatter_kernel(const RedistributeOp o
                    ? 0.0
                    : exp(static_cast<double>((value - max_value) / op.temperature));
     };
-    double mine = 0;
-    for (int i = thread; i < count; i += threads) mine += weight(i);
-    mine = warp_sum(mine);
-    if (thread % warp_size == 0) totals[thread / warp_size] = mine;
+    double local_sum = 0;
+    for (int i = thread; i < count; i += threads) local_sum += weight(i);
+    local_sum = warp_sum(local_sum);
+    if (thread % warp_size == 0) totals[thread / warp_size] = local_sum;
     __syncthreads();  // and clear q
     double sum = 0;
     for (int w = 0; w < warps; ++w) sum += totals[w];

@@ -36,9 +36,9 @@ struct Layout {
     __host__ __device__ std::size_t slots() const {
         return weights() + static_cast<std::size_t>(pairs) * block * sizeof(float);
     }
-    __host__ __device__ std::size_t places() const { return slots() + (block + 4) * sizeof(int); }
+    __host__ __device__ std::size_t indices() const { return slots() + (block + 4) * sizeof(int); }
     __host__ __device__ std::size_t bytes() const {
-        return places() + static_cast<std::size_t>(rows) * block;
+        return indices() + static_cast<std::size_t>(rows) * block;
     }
     int dim, wide,
         row;          ///< values of a head; padded with zeros to a multiple of 16 bytes; and to use all banks
@@ -52,9 +52,9 @@ struct Part {
 
 /// Slots of a block of positions in shared memory, and where each row's positions are among them.
 struct Table {
-    int* slots;            ///< [block], then their number
-    int* wanted;           ///< [rows, block], shares memory with the weights
-    std::uint8_t* places;  ///< [rows, block]
+    int* slots;             ///< [block], then their number
+    int* row_slots;         ///< [rows, block], shares memory with the weights
+    std::uint8_t* indices;  ///< [rows, block]
 };
 
 /// Lists the slots that rows [first, end) of the tile see in the block, each once, and the place of every
@@ -64,28 +64,28 @@ __device__ int list_slots(const AttentionOp& op, const Part& part, int first, in
     if (threadIdx.x == 0) table.slots[block] = 0;
     for (int i = static_cast<int>(threadIdx.x); i < (end - first) * block; i += threads) {
         const int row = part.first_row + first + i / block, position = part.start + i % block;
-        const int prefix = op.places.prefix[row], count = prefix + op.places.ancestor_count[row];
-        table.wanted[i] = position < prefix ? position
-                          : position < count
-                              ? op.places.ancestor_slots[op.places.ancestor_first[row] + position - prefix]
-                              : -1;
+        const int prefix = op.batch.prefix[row], count = prefix + op.batch.ancestor_count[row];
+        table.row_slots[i] = position < prefix ? position
+                             : position < count
+                                 ? op.batch.ancestor_slots[op.batch.ancestor_first[row] + position - prefix]
+                                 : -1;
     }
     __syncthreads();
     // A slot has one position, so only rows at the same position can share it.
     for (int position = static_cast<int>(threadIdx.x); position < block; position += threads)
         for (int r = 0; r < end - first; ++r) {
-            const int slot = table.wanted[r * block + position];
+            const int slot = table.row_slots[r * block + position];
             if (slot < 0) continue;
             int like = 0;
-            while (table.wanted[like * block + position] != slot) ++like;
-            int place = 0;
+            while (table.row_slots[like * block + position] != slot) ++like;
+            int index = 0;
             if (like < r) {
-                place = table.places[(first + like) * block + position];
+                index = table.indices[(first + like) * block + position];
             } else {
-                place = atomicAdd(table.slots + block, 1);
-                if (place < block) table.slots[place] = slot;
+                index = atomicAdd(table.slots + block, 1);
+                if (index < block) table.slots[index] = slot;
             }
-            table.places[(first + r) * block + position] = static_cast<std::uint8_t>(place);
+            table.indices[(first + r) * block + position] = static_cast<std::uint8_t>(index);
         }
     __syncthreads();
     return table.slots[block];
@@ -95,7 +95,7 @@ __device__ int list_slots(const AttentionOp& op, const Part& part, int first, in
 template <bool Listed>
 __device__ void load_block(const AttentionOp& op, const Part& part, const int* slots, int count, half_t* keys,
                            half_t* values, const Layout& layout) {
-    const KvPlanes cache = op.places.caches[op.places.sequence[part.first_row]];
+    const KvPlanes cache = op.batch.caches[op.batch.sequence[part.first_row]];
     const int kv = op.shape.kv_heads * op.shape.head_dim;
     const half_t* all_keys = cache.keys(op.layer) + static_cast<std::int64_t>(part.kv_head) * layout.dim;
     const half_t* all_values = cache.values(op.layer) + static_cast<std::int64_t>(part.kv_head) * layout.dim;
@@ -122,19 +122,19 @@ __device__ void load_block(const AttentionOp& op, const Part& part, const int* s
 
 /// Starts to copy the queries of the tile, which are adjacent within a row.
 __device__ void load_queries(const AttentionOp& op, const Part& part, float* queries, const Layout& layout) {
-    const int wanted = part.group * layout.wide;
+    const int width = part.group * layout.wide;
     const float* from = op.q + part.first_row * op.q_stride +
                         static_cast<std::int64_t>(part.kv_head) * part.group * layout.dim;
     if (layout.wide != layout.dim || op.q_stride % 4 != 0) {
-        for (int i = static_cast<int>(threadIdx.x); i < part.rows * wanted; i += threads) {
-            const int head = i % wanted / layout.wide, column = i % layout.wide;
+        for (int i = static_cast<int>(threadIdx.x); i < part.rows * width; i += threads) {
+            const int head = i % width / layout.wide, column = i % layout.wide;
             queries[i] =
-                column >= layout.dim ? 0.0f : from[i / wanted * op.q_stride + head * layout.dim + column];
+                column >= layout.dim ? 0.0f : from[i / width * op.q_stride + head * layout.dim + column];
         }
         return;
     }
-    for (int i = static_cast<int>(threadIdx.x) * 4; i < part.rows * wanted; i += threads * 4)
-        copy_async(queries + i, from + i / wanted * op.q_stride + i % wanted);
+    for (int i = static_cast<int>(threadIdx.x) * 4; i < part.rows * width; i += threads * 4)
+        copy_async(queries + i, from + i / width * op.q_stride + i % width);
 }
 
 template <Float16Kind H>
@@ -183,7 +183,7 @@ __device__ void sum_block(const AttentionOp& op, const Part& part, int first, in
     const auto count_of = [&](int p) {
         if (!Listed) return block;
         const int row = part.first_row + p / group;
-        return min(op.places.prefix[row] + op.places.ancestor_count[row] - part.start, block);
+        return min(op.batch.prefix[row] + op.batch.ancestor_count[row] - part.start, block);
     };
     const auto sums_of = [&](int p) {
         const int row = part.first_row + p / group - op.first_row, head = part.kv_head * group + p % group;
@@ -203,10 +203,10 @@ __device__ void sum_block(const AttentionOp& op, const Part& part, int first, in
         for (int n = 0; n < at_once; ++n) {
             const int pair = min(p + n * apart, end - 1);
             valid[n] = position < count_of(pair);
-            int place = position;
-            if (Listed) place = valid[n] ? table.places[pair / group * block + position] : 0;
+            int index = position;
+            if (Listed) index = valid[n] ? table.indices[pair / group * block + position] : 0;
             q[n] = queries + pair * layout.wide;
-            k[n] = keys + place * layout.row;
+            k[n] = keys + index * layout.row;
         }
         dots<H>(q, k, layout.wide, scores);
 #pragma unroll
@@ -217,15 +217,15 @@ __device__ void sum_block(const AttentionOp& op, const Part& part, int first, in
     __syncthreads();
     // Softmax of each pair's 64 scores: a warp takes every fourth pair.
     for (int p = first + warp; p < end; p += warps) {
-        float* mine = weights + p * block;
-        const float a = mine[lane], b = mine[lane + warp_size];
+        float* pair_weights = weights + p * block;
+        const float a = pair_weights[lane], b = pair_weights[lane + warp_size];
         const float max_value = warp_max(fmaxf(a, b));
         // A pair without a position in this block has sums of 0, which nothing reads.
         const float wa = max_value == -INFINITY ? 0.0f : expf(a - max_value);
         const float wb = max_value == -INFINITY ? 0.0f : expf(b - max_value);
         const float sum = warp_sum(wa + wb);
-        mine[lane] = wa;
-        mine[lane + warp_size] = wb;
+        pair_weights[lane] = wa;
+        pair_weights[lane + warp_size] = wb;
         if (lane == 0) {
             float* to = sums_of(p);
             to[layout.dim] = max_value;
@@ -248,9 +248,9 @@ __device__ void sum_block(const AttentionOp& op, const Part& part, int first, in
             sums[n] = make_float2(0, 0);
         }
         const auto add = [&](int n, int k) {
-            const int place = Listed ? table.places[pair[n] / group * block + k] : k;
+            const int index = Listed ? table.indices[pair[n] / group * block + k] : k;
             const float2 v =
-                unpack_pair<H>(*reinterpret_cast<const unsigned*>(values + place * layout.row + column[n]));
+                unpack_pair<H>(*reinterpret_cast<const unsigned*>(values + index * layout.row + column[n]));
             const float weight = weights[pair[n] * block + k];
             sums[n].x = fmaf(weight, v.x, sums[n].x);
             sums[n].y = fmaf(weight, v.y, sums[n].y);
@@ -276,8 +276,8 @@ __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, 
     wait_for_previous();
     const int group = op.shape.heads / op.shape.kv_heads, number = static_cast<int>(blockIdx.z);
     const Layout layout(op.shape.head_dim, group, tile_rows);
-    const Part part{op.places.tiles[2 * blockIdx.x],
-                    op.places.tiles[2 * blockIdx.x + 1],
+    const Part part{op.batch.tiles[2 * blockIdx.x],
+                    op.batch.tiles[2 * blockIdx.x + 1],
                     static_cast<int>(blockIdx.y),
                     group,
                     number * block,
@@ -286,12 +286,12 @@ __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, 
     auto* values = reinterpret_cast<half_t*>(shared + layout.values());
     const Table table{reinterpret_cast<int*>(shared + layout.slots()),
                       reinterpret_cast<int*>(shared + layout.weights()),
-                      reinterpret_cast<std::uint8_t*>(shared + layout.places())};
+                      reinterpret_cast<std::uint8_t*>(shared + layout.indices())};
 
     // A lane reads one row, so that the loads do not wait for each other. A tile has at most 16 rows.
     const int row = part.first_row + min(static_cast<int>(threadIdx.x) % warp_size, part.rows - 1);
-    const auto prefix = static_cast<unsigned>(op.places.prefix[row]);
-    const auto count = prefix + static_cast<unsigned>(op.places.ancestor_count[row]);
+    const auto prefix = static_cast<unsigned>(op.batch.prefix[row]);
+    const auto count = prefix + static_cast<unsigned>(op.batch.ancestor_count[row]);
     const auto start = static_cast<unsigned>(part.start);
     if (start >= __reduce_max_sync(all_lanes, count)) return;  // uniform across the block
 
@@ -325,7 +325,7 @@ __global__ void merge_kernel(const AttentionOp op) {
     wait_for_previous();
     const int r = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
     const int row = op.first_row + r, dim = op.shape.head_dim;
-    const int count = op.places.prefix[row] + op.places.ancestor_count[row];
+    const int count = op.batch.prefix[row] + op.batch.ancestor_count[row];
     const int used = (count + block - 1) / block;
     const float* sums =
         op.partial + (static_cast<std::int64_t>(r) * op.shape.heads + head) * op.blocks * (dim + 2);

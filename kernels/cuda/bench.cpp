@@ -37,7 +37,7 @@ struct CallMode {
     std::optional<cuda::Reads> between{};  ///< reads a draft layer's weights between calls
     bool window = false;                   ///< sets an L2 window on the weights
 };
-constexpr CallMode kept_modes[] = {
+constexpr CallMode resident_modes[] = {
     {"kept, plain stream", true, cuda::Reads::plain},
     {"kept, evict-first stream", true, cuda::Reads::evict_first},
     {"kept, plain stream, window", true, cuda::Reads::plain, true},
@@ -58,9 +58,9 @@ std::string clocks_under_load(DeviceBench& b) {
     for (int i = 0; i < b.options.clock_reads; ++i)
         cuda::launch_read(b.stream.as<void>(), bytes, cuda::Reads::evict_first, b.sink.as<float>(),
                           b.device.stream());
-    std::string said = clocks_now();
+    std::string clocks = clocks_now();
     (void)b.device.synchronize();
-    return said;
+    return clocks;
 }
 
 /// Calls in one graph. Without a call it has only what happens between calls.
@@ -216,7 +216,7 @@ void indexed(DeviceBench& b, int call, bool warm, int rows, const std::int32_t* 
 void route(DeviceBench& b, const LowRank& pair, int count, int call, bool warm, int rows) {
     narrow(b, pair, call, warm, rows);
     b.device.matmul_topk_set({pair.up.at(call, warm), b.narrow_half.as<half_t>(), rows, count,
-                              b.own.as<std::int32_t>(), b.router.as<void>()});
+                              b.shortlists.as<std::int32_t>(), b.router.as<void>()});
 }
 
 /// Number of rows that the latest spec_vocab() read.
@@ -226,17 +226,17 @@ double union_size(DeviceBench& b) {
     return b.device.synchronize().ok() ? rows : 0;
 }
 
-/// SpecVocab's call with shortlists of `own` tokens.
-void spec_vocab(DeviceBench& b, const LowRank& pair, int own, int call, bool warm, int rows) {
-    const int max_outputs = std::min(rows * own, b.options.vocab);
-    route(b, pair, own, call, warm, rows);
-    b.device.list_unique_tokens({b.own.as<std::int32_t>(), std::int64_t{rows} * own, b.options.vocab,
-                                 b.bitmap.as<std::uint32_t>(), b.tokens.as<std::int32_t>(),
+/// SpecVocab's call with shortlists of `shortlist_size` tokens.
+void spec_vocab(DeviceBench& b, const LowRank& pair, int shortlist_size, int call, bool warm, int rows) {
+    const int max_outputs = std::min(rows * shortlist_size, b.options.vocab);
+    route(b, pair, shortlist_size, call, warm, rows);
+    b.device.list_unique_tokens({b.shortlists.as<std::int32_t>(), std::int64_t{rows} * shortlist_size,
+                                 b.options.vocab, b.bitmap.as<std::uint32_t>(), b.tokens.as<std::int32_t>(),
                                  b.columns.as<std::int32_t>(), b.size.as<std::int32_t>()});
     indexed(b, call, warm, rows, b.tokens.as<std::int32_t>(), b.size.as<std::int32_t>(), max_outputs);
-    TopKOp op = topk_op(b, rows, max_outputs, own);
-    op.own = b.own.as<std::int32_t>();
-    op.own_stride = own;
+    TopKOp op = topk_op(b, rows, max_outputs, shortlist_size);
+    op.candidates = b.shortlists.as<std::int32_t>();
+    op.candidate_stride = shortlist_size;
     op.columns = b.columns.as<std::int32_t>();
     b.device.topk(op);
 }
@@ -245,12 +245,12 @@ void spec_vocab(DeviceBench& b, const LowRank& pair, int own, int call, bool war
 Status time_products(DeviceBench& b, DeviceBenchReport& report) {
     const int d = b.options.hidden, n = 4 * d;
     const int max_outputs = *std::max_element(b.options.product_rows.begin(), b.options.product_rows.end());
-    const auto cells = static_cast<std::size_t>(max_outputs) * static_cast<std::size_t>(n);
+    const auto outputs = static_cast<std::size_t>(max_outputs) * static_cast<std::size_t>(n);
     const auto values = static_cast<std::size_t>(max_outputs) * static_cast<std::size_t>(padded_columns(d));
     Copies weights;
     DeviceBuffer x, y;
     if (!weights.make(b.device, cold_bytes(b.options), n, d, 501) ||
-        !x.reserve(b.device, values * sizeof(half_t)) || !y.reserve(b.device, cells * sizeof(float)))
+        !x.reserve(b.device, values * sizeof(half_t)) || !y.reserve(b.device, outputs * sizeof(float)))
         return failed("{}: not enough memory for products of {} rows", b.device.info().name, max_outputs);
     cuda::launch_fill_normal(x.as<half_t>(), values, 1.0f, 9, b.device.stream());
     const Status found = b.device.use_cublaslt(1);
@@ -305,7 +305,7 @@ void time_memory(DeviceBench& b, DeviceBenchReport& report) {
 /// first size and rank of a list.
 void time_residency(DeviceBench& b, int rows) {
     const auto each = [&](const std::string& op, const Copies& held, double bytes, const Call& call) {
-        for (const CallMode& way : kept_modes) {
+        for (const CallMode& way : resident_modes) {
             if (way.window &&
                 !b.device.set_l2_persisting(held.at(0, true).data, static_cast<std::size_t>(held.bytes())))
                 break;
@@ -364,7 +364,8 @@ void routed_heads(DeviceBench& b, const LowRank& pair, int count, int rows, cons
     measure(b, fmt::format("router r={} + exact top {}", pair.rank, count), mode, rows, pair.bytes(),
             [&](int call, bool warm) {
                 low_rank(b, pair, call, warm, rows);
-                b.device.topk_set({b.y.as<float>(), o.vocab, rows, o.vocab, count, b.own.as<std::int32_t>()});
+                b.device.topk_set(
+                    {b.y.as<float>(), o.vocab, rows, o.vocab, count, b.shortlists.as<std::int32_t>()});
             });
     if (!can_route(o.vocab, count)) {
         note_skipped(

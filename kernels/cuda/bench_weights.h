@@ -120,7 +120,7 @@ struct DeviceBench {
     DeviceBuffer x = {}, correlated = {};
     const DeviceBuffer* input = &x;  ///< input of the heads with per-row shortlists
     DeviceBuffer y = {}, narrow = {}, narrow_half = {}, ids = {}, values = {}, sums = {}, select = {},
-                 own = {};
+                 shortlists = {};
     DeviceBuffer router = {}, bitmap = {}, tokens = {}, columns = {}, size = {};
     bool library_found = false;
     std::vector<DeviceMeasured> results = {};
@@ -191,25 +191,26 @@ inline Status make_rows(DeviceBench& b, int rows) {
     const DeviceBenchOptions& o = b.options;
     const auto m = static_cast<std::size_t>(rows);
     const auto v = static_cast<std::size_t>(o.vocab);
-    const auto own = static_cast<std::size_t>(max_gather(o));
+    const auto gathered = static_cast<std::size_t>(max_gather(o));
     const auto rank = static_cast<std::size_t>(max_rank(b.options));
     std::size_t router_bytes = 1;
     for (const int count : o.gather)
         if (can_route(o.vocab, count))
             router_bytes = std::max(router_bytes, router_scratch_bytes(rows, o.vocab, count));
     const std::size_t x_values = m * static_cast<std::size_t>(padded_columns(o.hidden));
-    const bool enough =
-        reserve<half_t>(b, b.x, x_values) && reserve<half_t>(b, b.correlated, x_values) &&
-        reserve<float>(b, b.y, m * v) && reserve<float>(b, b.narrow, m * rank) &&
-        reserve<half_t>(b, b.narrow_half,
-                        m * static_cast<std::size_t>(padded_columns(max_rank(b.options)))) &&
-        reserve<std::int32_t>(b, b.ids, m * max_topk) && reserve<float>(b, b.values, m * max_topk) &&
-        reserve<float>(b, b.sums, m) && b.router.reserve(b.device, router_bytes) &&
-        b.select.reserve(b.device, std::max(topk_scratch_bytes(rows, o.vocab, o.k),
-                                            matmul_topk_scratch_bytes(rows, o.vocab, o.k))) &&
-        reserve<std::int32_t>(b, b.own, m * own) && reserve<std::uint32_t>(b, b.bitmap, v / 32 + 1) &&
-        reserve<std::int32_t>(b, b.tokens, std::min(m * own, v)) && reserve<std::int32_t>(b, b.columns, v) &&
-        reserve<std::int32_t>(b, b.size, 1);
+    const bool enough = reserve<half_t>(b, b.x, x_values) && reserve<half_t>(b, b.correlated, x_values) &&
+                        reserve<float>(b, b.y, m * v) && reserve<float>(b, b.narrow, m * rank) &&
+                        reserve<half_t>(b, b.narrow_half,
+                                        m * static_cast<std::size_t>(padded_columns(max_rank(b.options)))) &&
+                        reserve<std::int32_t>(b, b.ids, m * max_topk) &&
+                        reserve<float>(b, b.values, m * max_topk) && reserve<float>(b, b.sums, m) &&
+                        b.router.reserve(b.device, router_bytes) &&
+                        b.select.reserve(b.device, std::max(topk_scratch_bytes(rows, o.vocab, o.k),
+                                                            matmul_topk_scratch_bytes(rows, o.vocab, o.k))) &&
+                        reserve<std::int32_t>(b, b.shortlists, m * gathered) &&
+                        reserve<std::uint32_t>(b, b.bitmap, v / 32 + 1) &&
+                        reserve<std::int32_t>(b, b.tokens, std::min(m * gathered, v)) &&
+                        reserve<std::int32_t>(b, b.columns, v) && reserve<std::int32_t>(b, b.size, 1);
     if (!enough) return failed("{}: not enough memory for {} rows", b.device.info().name, rows);
     cuda::launch_fill_normal(b.x.as<half_t>(), x_values, 1.0f, 7, b.device.stream());
     upload_correlated(b, x_values / m, m);

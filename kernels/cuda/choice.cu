@@ -18,12 +18,12 @@ __global__ void __launch_bounds__(threads) sample_kernel(const SampleOp op) {
     const float* logits = op.logits + row * op.stride;
     const float max_value = block_largest<warps>(logits, op.vocab, maxima);
     const bool any = max_value != -INFINITY, cut = op.mask.min_logit != nullptr;
-    const float lowest = cut ? op.mask.min_logit[row] : -INFINITY;
+    const float min_logit = cut ? op.mask.min_logit[row] : -INFINITY;
     const int last = cut ? op.mask.last_tied_id[row] : op.vocab;
     const ColumnWeights weight{
         [&](int i) { return i < op.vocab ? logits[i] : -INFINITY; },
         [&](int i, float value) {
-            if (cut && !(value > lowest || (value == lowest && i <= last))) return 0.0f;
+            if (cut && !(value > min_logit || (value == min_logit && i <= last))) return 0.0f;
             return any && value == value ? expf((value - max_value) * op.inv_temperature) : 0.0f;
         }};
     const TileRun run = add_tiles(op.vocab, shared, weight);
@@ -45,15 +45,15 @@ __global__ void __launch_bounds__(threads, 1)
     const int support = op.sizes == nullptr ? op.support : op.sizes[row];
     const float max_value = block_largest<warps>(q, support, maxima);
     const bool any = max_value != -INFINITY;
-    const float lowest = cut ? op.min_logit[row] : -INFINITY;
+    const float min_logit = cut ? op.min_logit[row] : -INFINITY;
     const int last = cut ? op.last_tied_id[row] : support;
     const auto scale = static_cast<float>(1.0 / op.temperature);
     __syncthreads();  // all threads have read the logits
     const int thread = static_cast<int>(threadIdx.x);
     const auto old = [&](int i) { return q[i]; };
     for_columns(thread, threads, support, old, [&](int i, float value) {
-        const bool kept = value > lowest || (value == lowest && i <= last);
-        q[i] = any && kept ? expf((value - max_value) * scale) : 0.0f;
+        const bool selected = value > min_logit || (value == min_logit && i <= last);
+        q[i] = any && selected ? expf((value - max_value) * scale) : 0.0f;
     });
     // Sampled columns are negated until all samples are taken.
     const ColumnWeights weight{[&](int i) { return i < support ? q[i] : 0.0f; },
@@ -77,9 +77,9 @@ __global__ void __launch_bounds__(threads, 1)
     }
     __syncthreads();
     if (thread >= op.k || ids[thread] < 0) return;
-    const int drawn = ids[thread];
-    q[drawn] = -q[drawn];
-    if (op.tokens != nullptr) ids[thread] = op.tokens[row * op.stride + drawn];
+    const int sampled = ids[thread];
+    q[sampled] = -q[sampled];
+    if (op.tokens != nullptr) ids[thread] = op.tokens[row * op.stride + sampled];
 }
 
 /// Grid: rows, chunks of `threads` columns.
@@ -131,12 +131,12 @@ __global__ void __launch_bounds__(threads)
     const std::int64_t row = op.first_row + op.rows[i];
     const float* logits = op.logits + row * op.stride;
     const float norm = op.log_norm[row];
-    const float lowest = op.min_logit == nullptr ? -INFINITY : op.min_logit[row];
+    const float min_logit = op.min_logit == nullptr ? -INFINITY : op.min_logit[row];
     const std::int32_t* ids = op.ids + op.first[i];
     float sum = 0;
     for (int j = static_cast<int>(threadIdx.x); j < op.size[i]; j += threads) {
         const float logit = logits[ids[j]];
-        if (logit >= lowest) sum += expf(logit * op.inv_temperature - norm);
+        if (logit >= min_logit) sum += expf(logit * op.inv_temperature - norm);
     }
     sum = warp_sum(sum);
     if (threadIdx.x % warp_size == 0) sums[threadIdx.x / warp_size] = sum;
@@ -153,16 +153,16 @@ __global__ void __launch_bounds__(threads) entropy_kernel(const EntropyOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const float* logits = op.logits + row * op.stride;
     const float norm = op.log_norm[row];
-    const float lowest = op.min_logit == nullptr ? -INFINITY : op.min_logit[row];
-    float mine = 0;
+    const float min_logit = op.min_logit == nullptr ? -INFINITY : op.min_logit[row];
+    float local_sum = 0;
     for_columns(
         static_cast<int>(threadIdx.x), threads, op.vocab, [&](int i) { return logits[i]; },
         [&](int, float logit) {
-            if (!(logit >= lowest)) return;
-            const float p = kept_probability(logit, op.inv_temperature, norm, lowest);
-            mine -= p * logf(p + entropy_floor);
+            if (!(logit >= min_logit)) return;
+            const float p = token_probability(logit, op.inv_temperature, norm, min_logit);
+            local_sum -= p * logf(p + entropy_floor);
         });
-    const double sum = warp_sum(static_cast<double>(mine));
+    const double sum = warp_sum(static_cast<double>(local_sum));
     if (threadIdx.x % warp_size == 0) sums[threadIdx.x / warp_size] = sum;
     __syncthreads();
     if (threadIdx.x != 0) return;

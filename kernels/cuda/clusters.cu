@@ -28,17 +28,18 @@ __device__ void mark_chosen(const std::int32_t* chosen, std::int64_t count, int 
 /// One block: the number of clusters is a few hundred.
 __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) {
     DS_SHARED(std::uint32_t[mark_words], marks);
-    DS_SHARED(int[max_clusters], places);  // first column of each
+    DS_SHARED(int[max_clusters], first_columns);  // first column of each
     DS_SHARED(int[warps], totals);
     mark_chosen(op.chosen, static_cast<std::int64_t>(op.rows) * op.count, op.clusters, marks);
     const int each = (op.clusters + threads - 1) / threads;
     const int begin = min(static_cast<int>(threadIdx.x) * each, op.clusters);
     const int end = min(begin + each, op.clusters);
-    int mine = 0, all = 0;
-    for (int c = begin; c < end; ++c) mine += marked(marks, c) ? padded_cluster_rows(op.sizes[c]) : 0;
-    int at = block_before<warps>(mine, totals, all);
+    int local_columns = 0, all = 0;
+    for (int c = begin; c < end; ++c)
+        local_columns += marked(marks, c) ? padded_cluster_rows(op.sizes[c]) : 0;
+    int at = block_before<warps>(local_columns, totals, all);
     for (int c = begin; c < end; ++c) {
-        places[c] = at;
+        first_columns[c] = at;
         at += marked(marks, c) ? padded_cluster_rows(op.sizes[c]) : 0;
     }
     if (threadIdx.x == 0) *op.column_count = all;
@@ -49,27 +50,27 @@ __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) 
         if (!marked(marks, c)) continue;
         const int first = op.first[c], rows = padded_cluster_rows(op.sizes[c]);
         for (int i = lane; i < rows; i += warp_size) {
-            op.columns[places[c] + i] = first + i;
+            op.columns[first_columns[c] + i] = first + i;
             if (op.token_columns != nullptr && i < op.sizes[c])
-                op.token_columns[op.row_tokens[first + i]] = places[c] + i;
+                op.token_columns[op.row_tokens[first + i]] = first_columns[c] + i;
         }
     }
     const int runs = op.count + 1;
     for (int row = warp; row < op.rows; row += warps) {
-        int own = 0;  // candidates in the previous runs
+        int num_candidates = 0;  // candidates in the previous runs
         for (int next = 0; next < runs; next += warp_size) {
             const int i = next + lane;
             int cluster = -1;
             if (i < op.count) cluster = op.chosen[static_cast<std::int64_t>(row) * op.count + i];
             if (i == op.count) cluster = op.clusters - 1;
             const int size = cluster < 0 ? 0 : op.sizes[cluster];
-            const int until = own + warp_running(size);
+            const int until = num_candidates + warp_running(size);
             if (cluster >= 0) {
                 const std::int64_t to = static_cast<std::int64_t>(row) * runs + i;
                 op.run_ends[to] = until;
-                op.run_shifts[to] = places[cluster] - (until - size);
+                op.run_shifts[to] = first_columns[cluster] - (until - size);
             }
-            own += warp_sum(size);
+            num_candidates += warp_sum(size);
         }
     }
 }

@@ -79,11 +79,11 @@ void with_dtype(Float16Kind dtype, Run run) {
 
 /// Encodes (value, index) as one number: greater means larger value, then lower index. NaN is the lowest
 /// value.
-__device__ __forceinline__ std::uint64_t rank_key(float value, std::uint32_t place) {
+__device__ __forceinline__ std::uint64_t rank_key(float value, std::uint32_t index) {
     const std::uint32_t bits = __float_as_uint(value + 0.0f);  // -0 becomes +0
     std::uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
     if (value != value) ordered = 0;
-    return static_cast<std::uint64_t>(ordered) << 32 | (0xffffffffu - place);
+    return static_cast<std::uint64_t>(ordered) << 32 | (0xffffffffu - index);
 }
 __device__ __forceinline__ std::uint32_t key_index(std::uint64_t key) {
     return 0xffffffffu - static_cast<std::uint32_t>(key);
@@ -147,8 +147,9 @@ __device__ float block_largest(const float* values, int count, float* maxima) {
 }
 
 /// Probability of a token with that logit; 0 if masked or NaN.
-__device__ __forceinline__ float kept_probability(float logit, float scale, float log_norm, float lowest) {
-    return logit >= lowest ? fminf(expf(logit * scale - log_norm), 1.0f) : 0.0f;
+__device__ __forceinline__ float token_probability(float logit, float scale, float log_norm,
+                                                   float min_logit) {
+    return logit >= min_logit ? fminf(expf(logit * scale - log_norm), 1.0f) : 0.0f;
 }
 
 /// Exclusive prefix sum and total of `value` over the threads of a block of Warps warps. Every thread takes
@@ -200,9 +201,9 @@ __device__ int list_bits(const std::uint32_t* words, int count, int* totals, Use
     constexpr int threads = Warps * warp_size;
     const int each = (count + threads - 1) / threads;
     const int first = min(static_cast<int>(threadIdx.x) * each, count), end = min(first + each, count);
-    int mine = 0, all = 0;
-    for (int w = first; w < end; ++w) mine += __popc(words[w]);
-    int at = block_before<Warps>(mine, totals, all);
+    int local_count = 0, all = 0;
+    for (int w = first; w < end; ++w) local_count += __popc(words[w]);
+    int at = block_before<Warps>(local_count, totals, all);
     for (int w = first; w < end; ++w)
         for (std::uint32_t word = words[w]; word != 0; word &= word - 1)
             use(at++, w * 32 + __ffs(static_cast<int>(word)) - 1);

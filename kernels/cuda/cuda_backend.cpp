@@ -43,8 +43,8 @@ class Staging {
     }
     /// Returns null if the buffer is full, or without pinned memory.
     std::byte* take(std::size_t bytes) {
-        if (data_ == nullptr && !tried_) {
-            tried_ = true;
+        if (data_ == nullptr && !attempted_) {
+            attempted_ = true;
             if (cudaMallocHost(reinterpret_cast<void**>(&data_), staging_bytes) != cudaSuccess) {
                 data_ = nullptr;
                 (void)cudaGetLastError();
@@ -59,7 +59,7 @@ class Staging {
   private:
     std::byte* data_ = nullptr;
     std::size_t used_ = 0;
-    bool tried_ = false;
+    bool attempted_ = false;
 };
 
 /// Whether kernels may start before the previous one ends (programmatic dependent launch).

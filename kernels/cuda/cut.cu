@@ -30,14 +30,14 @@ struct Shared {
     int counts[warps];
     float maxima[warps];
     unsigned digit;
-    Amount left, here;
+    Amount left, at_key;
     int column;
 };
 
 /// A boundary: the key of the last kept value, the amount of that key to keep, and its total amount.
 struct Boundary {
     unsigned key;
-    Amount left, here, all;
+    Amount left, at_key, all;
 };
 
 __device__ __forceinline__ void add(Shared& shared, unsigned digit, Amount amount) {
@@ -52,13 +52,13 @@ __device__ __forceinline__ Amount bin_sum(const Shared& shared, int digit) {
     return sum;
 }
 
-/// Finds the keys, in descending order, that reach wanted(all) of amount(key, column, value) over the
+/// Finds the keys, in descending order, that reach target(all) of amount(key, column, value) over the
 /// columns. If `all` is 0, nothing is cut. Every thread of the block takes part and gets the same result.
-template <typename AmountOf, typename Wanted>
+template <typename AmountOf, typename TargetOf>
 __device__ Boundary find_boundary(const float* x, int columns, Shared& shared, AmountOf amount,
-                                  Wanted wanted_of) {
+                                  TargetOf target_of) {
     Boundary cut{};
-    Amount wanted = 0;
+    Amount target = 0;
     for (int level = 0; level < 3; ++level) {
         const int shift = level == 0 ? 32 - digit_bits : level == 1 ? last_bits : 0;
         const int bits = level == 2 ? last_bits : digit_bits;
@@ -71,8 +71,8 @@ __device__ Boundary find_boundary(const float* x, int columns, Shared& shared, A
                 const std::uint32_t key = ordered(value);
                 // At the first digit, no part of the key is known.
                 if (level > 0 && key >> (shift + bits) != cut.key) return;
-                const Amount mine = amount(key, c, value);
-                if (mine != 0) add(shared, key >> shift & ((1u << bits) - 1), mine);
+                const Amount added = amount(key, c, value);
+                if (added != 0) add(shared, key >> shift & ((1u << bits) - 1), added);
             });
         __syncthreads();
         const int low = 2 * (threads - 1 - static_cast<int>(threadIdx.x));
@@ -82,18 +82,18 @@ __device__ Boundary find_boundary(const float* x, int columns, Shared& shared, A
         if (level == 0) {
             cut.all = all;
             if (all == 0) return cut;  // uniform across the block
-            wanted = wanted_of(all);
+            target = target_of(all);
         }
-        if (above < wanted && wanted <= above + upper + lower) {
-            const bool first = wanted <= above + upper;
+        if (above < target && target <= above + upper + lower) {
+            const bool first = target <= above + upper;
             shared.digit = static_cast<unsigned>(first ? low + 1 : low);
-            shared.left = wanted - above - (first ? 0 : upper);
-            shared.here = first ? upper : lower;
+            shared.left = target - above - (first ? 0 : upper);
+            shared.at_key = first ? upper : lower;
         }
         __syncthreads();
         cut.key = cut.key << bits | shared.digit;
-        cut.left = wanted = shared.left;
-        cut.here = shared.here;
+        cut.left = target = shared.left;
+        cut.at_key = shared.at_key;
     }
     __syncthreads();  // `shared` has been read before it is written again
     return cut;
@@ -127,31 +127,31 @@ __global__ void __launch_bounds__(threads) mask_kernel(const TopKTopPMaskOp op) 
             logits, vocab, shared, [](unsigned, int, float) { return Amount{1}; },
             [&](Amount) { return static_cast<Amount>(op.top_k); });
         key = cut.key;
-        if (cut.left < cut.here) last = nth_column(logits, vocab, key, cut.left, shared);
+        if (cut.left < cut.at_key) last = nth_column(logits, vocab, key, cut.left, shared);
     }
     if (op.top_p < 1) {
         const float max_value = block_largest<warps>(logits, vocab, shared.maxima);
         const auto units = [&](float value) {
             return Amount{fixed_point_weight(expf((value - max_value) * op.inv_temperature))};
         };
-        const unsigned lowest = key;
-        const int lowest_last = last;
+        const unsigned min_key = key;
+        const int min_key_last = last;
         const Boundary cut = find_boundary(
             logits, vocab, shared,
             [&](unsigned k, int c, float value) {
-                const bool kept = k > lowest || (k == lowest && c <= lowest_last);
-                return kept ? units(value) : Amount{0};
+                const bool in_top_k = k > min_key || (k == min_key && c <= min_key_last);
+                return in_top_k ? units(value) : Amount{0};
             },
             [&](Amount all) {
-                const auto wanted = static_cast<Amount>(ceil(op.top_p * static_cast<double>(all)));
-                return wanted < 1 ? Amount{1} : wanted < all ? wanted : all;
+                const auto target = static_cast<Amount>(ceil(op.top_p * static_cast<double>(all)));
+                return target < 1 ? Amount{1} : target < all ? target : all;
             });
         if (cut.all > 0) {
             // Equal logits have equal weights.
             const Amount each = units(key_value(static_cast<std::uint64_t>(cut.key) << 32));
             const Amount count = (cut.left + each - 1) / each;
-            if (cut.key > lowest) last = vocab - 1;
-            if (count * each < cut.here) last = nth_column(logits, vocab, cut.key, count, shared);
+            if (cut.key > min_key) last = vocab - 1;
+            if (count * each < cut.at_key) last = nth_column(logits, vocab, cut.key, count, shared);
             key = cut.key;
         } else {
             key = 0;

@@ -31,7 +31,7 @@ ColumnWeights(Read, Of) -> ColumnWeights<Read, Of>;
 /// A thread's contiguous run of tiles.
 struct TileRun {
     int first = 0, end = 0;
-    double mine = 0, before = 0, all = 0;  ///< weight of the run, of all previous runs, of the row
+    double local_sum = 0, before = 0, all = 0;  ///< weight of the run, of all previous runs, of the row
 };
 
 /// Adds up the weights of one tile. A lane has the value of its column.
@@ -49,8 +49,8 @@ __device__ inline TileRun add_runs(int columns, SampleShared& shared) {
     TileRun run;
     run.first = min(static_cast<int>(threadIdx.x) * each, count);
     run.end = min(run.first + each, count);
-    for (int t = run.first; t < run.end; ++t) run.mine += static_cast<double>(shared.tiles[t]);
-    run.before = block_before<sample_warps>(run.mine, shared.totals, run.all);
+    for (int t = run.first; t < run.end; ++t) run.local_sum += static_cast<double>(shared.tiles[t]);
+    run.before = block_before<sample_warps>(run.local_sum, shared.totals, run.all);
     return run;
 }
 
@@ -89,7 +89,7 @@ template <typename WeightOf>
 __device__ int sample_column(int columns, SampleShared& shared, const TileRun& run, double target,
                              WeightOf weight) {
     // The last thread with any weight whose part begins at or below the target.
-    if (run.mine > 0 && run.before <= target) atomicMax(&shared.chosen, static_cast<int>(threadIdx.x));
+    if (run.local_sum > 0 && run.before <= target) atomicMax(&shared.chosen, static_cast<int>(threadIdx.x));
     __syncthreads();
     if (shared.chosen < 0) return 0;  // uniform across the block
     if (static_cast<int>(threadIdx.x) == shared.chosen) {

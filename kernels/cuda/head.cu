@@ -72,20 +72,20 @@ union HeadMemory {
 template <int Held>
 __device__ void best_of_chunks(const Scratch& scratch, const std::uint64_t* candidates, int k,
                                std::uint64_t* shared, std::uint64_t* best) {
-    int kept = 0;
+    int num_best = 0;
     for (int next = 0; next < scratch.chunks;) {
         std::uint64_t keys[Held];
 #pragma unroll
         for (int i = 0; i < Held; ++i) {
             const int at = i * threads + static_cast<int>(threadIdx.x);
-            const int chunk = next + at - kept;
-            keys[i] = at < kept                ? best[at]
+            const int chunk = next + at - num_best;
+            keys[i] = at < num_best            ? best[at]
                       : chunk < scratch.chunks ? candidates[static_cast<std::int64_t>(chunk) * k]
                                                : no_key;
         }
-        next += Held * threads - kept;
+        next += Held * threads - num_best;
         block_top<warps>(keys, k, shared, best);  // all threads have read `best` before it is written
-        kept = k;
+        num_best = k;
         __syncthreads();
     }
 }

@@ -22,7 +22,7 @@ static_assert(shared_bytes <= 48 * 1024);  // more would need an opt-in
 
 struct Sums {
     float part[output_tiles][token_tiles][4];   ///< sums of the current eighth
-    float whole[output_tiles][token_tiles][4];  ///< sums of the previous eighths
+    float total[output_tiles][token_tiles][4];  ///< sums of the previous eighths
 };
 
 /// Adds a completed eighth.
@@ -33,7 +33,7 @@ __device__ __forceinline__ void fold(Sums& s, bool first) {
         for (int i = 0; i < token_tiles; ++i)
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                s.whole[r][i][e] = first ? s.part[r][i][e] : s.whole[r][i][e] + s.part[r][i][e];
+                s.total[r][i][e] = first ? s.part[r][i][e] : s.total[r][i][e] + s.part[r][i][e];
                 s.part[r][i][e] = 0.0f;
             }
 }
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(threads) wide_kernel(const MatmulOp op) {
                 const int output = first_output + own_output + r * tile_outputs + g + (e >= 2 ? 8 : 0);
                 const int row = first_row + own_row + i * tile_rows + 2 * t + e % 2;
                 if (output >= op.weights.n || row >= op.rows) continue;
-                float sum = s.whole[r][i][e];
+                float sum = s.total[r][i][e];
                 if (op.bias != nullptr) sum += op.bias[output];
                 float* to = op.y + row * op.y_stride + output;
                 *to = op.accumulate ? *to + sum : sum;

@@ -30,10 +30,10 @@ __device__ inline void find_digit(PickShared& shared, int left) {
         // A lane handles eight adjacent digits, the first lane the largest ones.
         constexpr int each = digits / warp_size;
         const int lane = static_cast<int>(threadIdx.x), largest = digits - 1 - lane * each;
-        int mine = 0;
-        for (int i = 0; i < each; ++i) mine += shared.counts[largest - i];
-        const int sum = warp_running(mine);
-        int above = sum - mine;
+        int local_count = 0;
+        for (int i = 0; i < each; ++i) local_count += shared.counts[largest - i];
+        const int sum = warp_running(local_count);
+        int above = sum - local_count;
         if (above < left && left <= sum) {
             int d = largest;
             while (above + shared.counts[d] < left) above += shared.counts[d--];
@@ -73,12 +73,12 @@ __device__ inline void list_top(const float* x, int columns, int k, std::int32_t
         const std::uint32_t key = c < columns ? ordered(x[c]) : 0;
         const bool above = c < columns && key > prefix;
         const bool equal = c < columns && key == prefix;
-        int equals = 0, kept = 0;
-        const int equal_place = equal_seen + block_before<pick_warps>(equal ? 1 : 0, shared.totals, equals);
-        const bool keep = above || (equal && equal_place < left);
-        const int place = written + block_before<pick_warps>(keep ? 1 : 0, shared.totals, kept);
-        if (keep) ids[place] = c;
-        written += kept;
+        int equals = 0, selected = 0;
+        const int equal_rank = equal_seen + block_before<pick_warps>(equal ? 1 : 0, shared.totals, equals);
+        const bool keep = above || (equal && equal_rank < left);
+        const int index = written + block_before<pick_warps>(keep ? 1 : 0, shared.totals, selected);
+        if (keep) ids[index] = c;
+        written += selected;
         equal_seen += equals;
     }
 }

@@ -17,12 +17,12 @@ struct Shared {
 
 /// The sum of values [count], in a fixed order.
 __device__ double block_total(const float* values, int count, Shared& shared) {
-    double mine = 0;
+    double local_sum = 0;
     for (int j = static_cast<int>(threadIdx.x); j < count; j += threads)
-        mine += static_cast<double>(values[j]);
-    mine = warp_sum(mine);
+        local_sum += static_cast<double>(values[j]);
+    local_sum = warp_sum(local_sum);
     __syncthreads();
-    if (threadIdx.x % warp_size == 0) shared.sums[threadIdx.x / warp_size] = mine;
+    if (threadIdx.x % warp_size == 0) shared.sums[threadIdx.x / warp_size] = local_sum;
     __syncthreads();
     double all = 0;
     for (int w = 0; w < warps; ++w) all += shared.sums[w];
@@ -30,7 +30,7 @@ __device__ double block_total(const float* values, int count, Shared& shared) {
 }
 
 /// Index of `token` in the node's q; -1 without q.
-__device__ int place_in(const RejectionSampleOp& op, const RejectionNode& node, int token, Shared& shared) {
+__device__ int index_in_q(const RejectionSampleOp& op, const RejectionNode& node, int token, Shared& shared) {
     if (node.support == 0) return -1;
     if (node.first_id < 0) return token;
     __syncthreads();
@@ -49,12 +49,12 @@ __global__ void __launch_bounds__(threads) rejection_sample_kernel(const Rejecti
     const RejectionNode node = op.nodes[blockIdx.x];
     const float* logits = op.logits + static_cast<std::int64_t>(node.row) * op.stride;
     const float norm = op.log_norm[node.row];
-    const float lowest = op.min_logit == nullptr ? -INFINITY : op.min_logit[node.row];
+    const float min_logit = op.min_logit == nullptr ? -INFINITY : op.min_logit[node.row];
     float* weights = op.weights + static_cast<std::int64_t>(blockIdx.x) * op.vocab;
     float* q = op.probs + node.first_prob;
     float* saved = op.saved + node.first_prob;
     const auto probability = [&](int token) {
-        return kept_probability(logits[token], op.inv_temperature, norm, lowest);
+        return token_probability(logits[token], op.inv_temperature, norm, min_logit);
     };
     const ColumnWeights weight{[&](int i) { return i < op.vocab ? weights[i] : 0.0f; },
                                [](int, float value) { return value; }};
@@ -63,8 +63,8 @@ __global__ void __launch_bounds__(threads) rejection_sample_kernel(const Rejecti
     int accepted = -1;
     for (int d = 0; d < node.drafts; ++d) {
         const int token = op.drafts[node.first_draft + d];
-        const int place = place_in(op, node, token, shared);
-        const double share = place < 0 ? 1.0 : static_cast<double>(q[place]) / left;
+        const int index = index_in_q(op, node, token, shared);
+        const double share = index < 0 ? 1.0 : static_cast<double>(q[index]) / left;
         double p = 0;
         if (d == 0)
             p = static_cast<double>(probability(token));
@@ -105,8 +105,8 @@ __global__ void __launch_bounds__(threads) rejection_sample_kernel(const Rejecti
             change(true);
             run = add_tiles(op.vocab, shared.draw, weight);
         }
-        if (place < 0) continue;
-        if (threadIdx.x == 0) q[place] = 0;
+        if (index < 0) continue;
+        if (threadIdx.x == 0) q[index] = 0;
         __syncthreads();
         left = block_total(q, node.support, shared);
     }

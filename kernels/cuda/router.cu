@@ -15,7 +15,7 @@ static_assert(held * pick_threads == max_router_candidates);
 struct Stripes {
     explicit Stripes(const MatmulTopKSetOp& op)
         : chunks(router_stripes(op.weights.n)),
-          m(router_kept(op.weights.n, op.k)),
+          m(router_block_topk(op.weights.n, op.k)),
           scores(static_cast<float*>(op.scratch)),
           keys(reinterpret_cast<std::uint64_t*>(static_cast<char*>(op.scratch) +
                                                 router_scores_bytes(op.rows, op.weights.n))) {}
@@ -66,8 +66,8 @@ struct PickMemory {
 
 /// Returns the largest of a value of each thread to all threads.
 __device__ __forceinline__ std::uint64_t block_max(std::uint64_t value, std::uint64_t (&maxima)[pick_warps]) {
-    const std::uint64_t mine = warp_max(value);
-    if (threadIdx.x % warp_size == 0) maxima[threadIdx.x / warp_size] = mine;
+    const std::uint64_t local_max = warp_max(value);
+    if (threadIdx.x % warp_size == 0) maxima[threadIdx.x / warp_size] = local_max;
     __syncthreads();
     return warp_max(maxima[threadIdx.x % warp_size]);
 }
@@ -76,7 +76,7 @@ __device__ __forceinline__ std::uint64_t block_max(std::uint64_t value, std::uin
 /// by their distance from the smallest, in 2,048 bins, then those of the bin that contains the wanted key in
 /// bins of their own. Scores of a row have few different exponents, so digits of the keys themselves would
 /// share few bins.
-__device__ std::uint64_t find_lowest(const std::uint64_t (&keys)[held], int k, PickMemory& memory) {
+__device__ std::uint64_t find_kth_key(const std::uint64_t (&keys)[held], int k, PickMemory& memory) {
     std::uint64_t largest = no_key, inverse = 0;
 #pragma unroll
     for (int i = 0; i < held; ++i) {
@@ -130,10 +130,10 @@ __global__ void __launch_bounds__(pick_threads) pick_kernel(const MatmulTopKSetO
         const int at = i * pick_threads + thread;
         keys[i] = at < candidates ? stripes.keys[row * candidates + at] : no_key;
     }
-    const std::uint64_t lowest = find_lowest(keys, op.k, memory);
+    const std::uint64_t kth_key = find_kth_key(keys, op.k, memory);
 #pragma unroll
     for (int i = 0; i < held; ++i) {
-        if (keys[i] == no_key || keys[i] < lowest) continue;
+        if (keys[i] == no_key || keys[i] < kth_key) continue;
         const std::uint32_t column = key_index(keys[i]);
         atomicOr(&memory.marks[column / 32], 1u << (column % 32));
         if ((i * pick_threads + thread) % stripes.m == stripes.m - 1) atomicMax(&memory.cut, 1);

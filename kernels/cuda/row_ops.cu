@@ -137,11 +137,11 @@ __global__ void __launch_bounds__(threads) rope_store_kernel(const RopeStoreOp o
     const int kv = op.shape.kv_heads * op.shape.head_dim;
     const int q_width = op.shape.heads * op.shape.head_dim;
     float* x = op.qkv + row * op.stride;
-    const auto position = static_cast<std::int64_t>(op.places.position[row]);
+    const auto position = static_cast<std::int64_t>(op.batch.position[row]);
     const float* cos = op.cos + position * half;
     const float* sin = op.sin + position * half;
-    const KvPlanes cache = op.places.caches[op.places.sequence[row]];
-    const std::int64_t slot = static_cast<std::int64_t>(op.places.slot[row]) * kv;
+    const KvPlanes cache = op.batch.caches[op.batch.sequence[row]];
+    const std::int64_t slot = static_cast<std::int64_t>(op.batch.slot[row]) * kv;
     half_t* keys = const_cast<half_t*>(cache.keys(op.layer)) + slot;
     half_t* values = const_cast<half_t*>(cache.values(op.layer)) + slot;
     const int pairs = rope_pairs(op.shape);
@@ -226,9 +226,9 @@ __global__ void compact_many_kernel(const __grid_constant__ Many<CompactOp> many
         scratch += static_cast<std::int64_t>(many.ops[z].planes) * many.ops[z].max_count * many.ops[z].width;
     const int slot = op.first + (out ? i : op.path[i]);
     half_t* target_row = op.cache.data + plane * op.cache.plane + static_cast<std::int64_t>(slot) * op.width;
-    half_t* kept = scratch + (plane * op.max_count + i) * op.width;
-    const half_t* from = out ? kept : target_row;
-    half_t* to = out ? target_row : kept;
+    half_t* saved = scratch + (plane * op.max_count + i) * op.width;
+    const half_t* from = out ? saved : target_row;
+    half_t* to = out ? target_row : saved;
     for (int at = static_cast<int>(threadIdx.x); at < op.width; at += compact_held * threads) {
         half_t values[compact_held];
         load_values(values, from, at, op.width);

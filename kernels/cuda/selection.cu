@@ -23,17 +23,17 @@ struct Scratch {
 };
 
 /// Column of a row's candidate, -1 after its last run. Empty runs are skipped.
-__device__ __forceinline__ int run_column(const TopKOp& op, std::int64_t row, int place) {
+__device__ __forceinline__ int run_column(const TopKOp& op, std::int64_t row, int candidate) {
     const std::int32_t* ends = op.run_ends + row * op.runs;
     int first = 0, end = op.runs;  // the first run that ends after the candidate
     while (first < end) {
         const int middle = (first + end) / 2;
-        if (ends[middle] > place)
+        if (ends[middle] > candidate)
             end = middle;
         else
             first = middle + 1;
     }
-    return first == op.runs ? -1 : place + op.run_shifts[row * op.runs + first];
+    return first == op.runs ? -1 : candidate + op.run_shifts[row * op.runs + first];
 }
 
 using ListMemory = std::uint64_t[max_lists * max_topk];
@@ -64,14 +64,14 @@ __device__ void merge_row(const TopKOp& op, const Scratch& scratch, std::int64_t
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < op.k; i += select_threads) {
         const bool valid = best[i] != no_key;
-        const int place = valid ? static_cast<int>(key_index(best[i])) : -1;
-        int id = place;
+        const int candidate = valid ? static_cast<int>(key_index(best[i])) : -1;
+        int id = candidate;
         float value = -INFINITY;
         if (valid && op.run_ends != nullptr) {
             value = key_value(best[i]);
         } else if (valid) {
-            if (op.own != nullptr) id = op.own[row * op.own_stride + place];
-            const int column = op.own == nullptr || op.columns == nullptr ? place : op.columns[id];
+            if (op.candidates != nullptr) id = op.candidates[row * op.candidate_stride + candidate];
+            const int column = op.candidates == nullptr || op.columns == nullptr ? candidate : op.columns[id];
             value = op.logits[row * op.stride + column];
         }
         op.ids[row * op.k + i] = id;
@@ -105,17 +105,17 @@ __global__ void __launch_bounds__(select_threads)
     float max_value = -INFINITY;
 #pragma unroll
     for (int i = 0; i < held; ++i) {
-        const int place = first + i * warp_size;
+        const int candidate = first + i * warp_size;
         keys[i] = no_key;
         values[i] = -INFINITY;
-        if (place >= op.support) continue;
-        int column = place, name = place;
+        if (candidate >= op.support) continue;
+        int column = candidate, name = candidate;
         if (op.run_ends != nullptr) {
-            column = run_column(op, row, place);
+            column = run_column(op, row, candidate);
             if (column < 0) continue;
             name = op.row_tokens[op.column_rows[column]];
-        } else if (op.own != nullptr) {
-            const int token = op.own[row * op.own_stride + place];
+        } else if (op.candidates != nullptr) {
+            const int token = op.candidates[row * op.candidate_stride + candidate];
             if (token < 0) continue;
             if (op.columns != nullptr) column = op.columns[token];
         }

@@ -57,10 +57,10 @@ __device__ void warp_top(std::uint64_t (&keys)[Held], int k, std::uint64_t* out)
     for (int n = 0; n < k; ++n) {
         const std::uint64_t top = warp_max(keys[0]);
         if (lane == 0) out[n] = top;
-        const bool mine = keys[0] == top;
+        const bool is_owner = keys[0] == top;
 #pragma unroll
         for (int i = 0; i < Held; ++i)
-            if (mine) keys[i] = i + 1 < Held ? keys[i + 1] : no_key;
+            if (is_owner) keys[i] = i + 1 < Held ? keys[i + 1] : no_key;
     }
 }
 

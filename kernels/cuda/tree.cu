@@ -24,14 +24,14 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
     DS_SHARED(std::uint64_t[beam_warps * max_topk], shared);
     DS_SHARED(std::uint64_t[max_topk], best);
     DS_SHARED(float[max_topk], above);
-    DS_SHARED(int[max_topk], places);
+    DS_SHARED(int[max_topk], parents);
     DS_SHARED(int, first_real);  // counted from the end, 0 = none
     const int count = op.rows * op.k;
     wait_for_previous();
     if (threadIdx.x == 0) first_real = 0;
     for (int r = static_cast<int>(threadIdx.x); r < op.rows; r += beam_threads) {
         above[r] = op.level == 0 ? 0.0f : op.scores[r];
-        places[r] = op.level == 0 || op.row_indices == nullptr ? -1 : op.row_indices[r];
+        parents[r] = op.level == 0 || op.row_indices == nullptr ? -1 : op.row_indices[r];
     }
     __syncthreads();
     std::uint64_t keys[held];
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
         op.pool_logprobs[at] = logprob;
         const float total = candidate_score(op, at, none, logprob, above[row]);
         if (op.pool_scores != nullptr) op.pool_scores[at] = total;
-        if (op.pool_parents != nullptr) op.pool_parents[at] = places[row];
+        if (op.pool_parents != nullptr) op.pool_parents[at] = parents[row];
         if (op.pool_rows != nullptr) op.pool_rows[at] = -1;
         // At the first level, candidates keep their order, whatever their values.
         const float score = op.level == 0 && !op.sampled && !none ? -static_cast<float>(at) : total;
@@ -66,20 +66,20 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
         block_top<beam_warps>(keys, op.keep, shared, best);
     }
     __syncthreads();  // and the pool is written
-    const auto place_at = [&](int b) {
+    const auto candidate_at = [&](int b) {
         return op.static_next == nullptr ? static_cast<int>(key_index(best[b])) : op.static_next[b];
     };
     const auto is_none = [&](int at) { return op.pool_tokens[at] < 0; };
     for (int b = static_cast<int>(threadIdx.x); b < op.keep; b += beam_threads)
-        if (!is_none(place_at(b))) atomicMax(&first_real, op.keep - b);
+        if (!is_none(candidate_at(b))) atomicMax(&first_real, op.keep - b);
     __syncthreads();
     for (int b = static_cast<int>(threadIdx.x); b < op.keep; b += beam_threads) {
-        const int at = place_at(b);
+        const int at = candidate_at(b);
         const bool none = is_none(at);
         op.scores[b] = candidate_score(op, at, none, op.pool_logprobs[at], above[at / op.k]);
         if (op.pool_rows != nullptr) op.pool_rows[at] = op.next_first_row + b;
         if (op.row_indices != nullptr) op.row_indices[b] = op.first_index + at;
-        const int like = none && first_real > 0 ? place_at(op.keep - first_real) : at;
+        const int like = none && first_real > 0 ? candidate_at(op.keep - first_real) : at;
         const int row = like / op.k;
         op.next_tokens[b] = max(op.pool_tokens[like], 0);
         op.next_rows[b] = op.first_row + row;
@@ -133,9 +133,9 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
         const int each = (op.candidates + rerank_threads - 1) / rerank_threads;
         const int first = min(thread * each, op.candidates), end = min(first + each, op.candidates);
         const auto counts = [&](int i) { return node_of[i] != 0 && is_none(i) == (turn == 1); };
-        int mine = 0, all = 0;
-        for (int i = first; i < end; ++i) mine += counts(i) ? 1 : 0;
-        int node = before + block_before<rerank_warps>(mine, totals, all);
+        int local_count = 0, all = 0;
+        for (int i = first; i < end; ++i) local_count += counts(i) ? 1 : 0;
+        int node = before + block_before<rerank_warps>(local_count, totals, all);
         for (int i = first; i < end; ++i)
             if (counts(i)) node_of[i] = static_cast<std::int16_t>(++node);
         before += all;
@@ -228,9 +228,9 @@ __global__ void follow_accepted_kernel(const __grid_constant__ Many<FollowAccept
     while (true) {
         op.path[count++] = at;
         const std::int64_t row = op.first_row + at;
-        const int kept = op.accepted[row];
-        if (kept < 0 || count == op.width) break;
-        at = op.children[row * op.max_count + kept];
+        const int accepted_child = op.accepted[row];
+        if (accepted_child < 0 || count == op.width) break;
+        at = op.children[row * op.max_count + accepted_child];
     }
     *op.count = count;
 }
@@ -249,9 +249,9 @@ __global__ void __launch_bounds__(typical_threads)
     for (int i = 1 + static_cast<int>(threadIdx.x); i < op.nodes; i += typical_threads) {
         const int parent = rows.parents[op.first_row + i];
         const float logit = op.draft_logits[op.first_row + i];
-        const float lowest = op.min_logit == nullptr ? -INFINITY : op.min_logit[parent];
+        const float min_logit = op.min_logit == nullptr ? -INFINITY : op.min_logit[parent];
         const auto p =
-            static_cast<double>(kept_probability(logit, op.inv_temperature, op.log_norm[parent], lowest));
+            static_cast<double>(token_probability(logit, op.inv_temperature, op.log_norm[parent], min_logit));
         const double threshold = fmin(op.epsilon, op.delta * exp(-static_cast<double>(op.entropies[parent])));
         // A missing candidate is its own parent.
         likelihood[i] = p > threshold && parent != op.first_row + i ? log(p) : refused;

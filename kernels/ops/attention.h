@@ -60,7 +60,7 @@ struct RopeStoreOp {
     AttentionHeads shape;
     const float* cos = nullptr;  ///< [positions, head_dim / 2]
     const float* sin = nullptr;
-    AttentionBatch places;
+    AttentionBatch batch;
     int layer = 0;
 };
 
@@ -72,7 +72,7 @@ struct AttentionOp {
     int tiles = 0;
     AttentionHeads shape;
     float scale = 1;
-    AttentionBatch places;
+    AttentionBatch batch;
     int layer = 0;
     int blocks = 0;  ///< at least ceil(positions / attention_block) of every row
     /// [rows, heads, blocks, head_dim + 2] partial sums, starting at first_row.

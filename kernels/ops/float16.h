@@ -22,9 +22,9 @@ constexpr std::uint16_t float_to_f16(float value) {
     const bool small = exponent < 113;  // below 2^-14 the exponent stays and the mantissa shifts
     const std::uint32_t drop = small ? 13 + (113 - exponent) : 13;
     if (drop > 24) return sign;
-    const std::uint32_t kept = mantissa >> drop, rest = mantissa & ((1u << drop) - 1),
+    const std::uint32_t high = mantissa >> drop, rest = mantissa & ((1u << drop) - 1),
                         half = 1u << (drop - 1);
-    std::uint32_t rounded = kept + (rest > half || (rest == half && (kept & 1u) != 0) ? 1u : 0u);
+    std::uint32_t rounded = high + (rest > half || (rest == half && (high & 1u) != 0) ? 1u : 0u);
     // A carry out of the mantissa increments the exponent.
     if (!small) rounded += (exponent - 113) << 10;
     return static_cast<std::uint16_t>(sign | rounded);

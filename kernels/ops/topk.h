@@ -19,11 +19,12 @@ struct TopKOp {
     float* values = nullptr;      ///< [rows, k]
     float* logsumexp = nullptr;   ///< [rows], or null
     void* scratch = nullptr;      ///< topk_scratch_bytes() bytes
-    /// Per-row candidates: row m's are the tokens own[m * own_stride + i], i < support, ascending. The logit
-    /// of token t is in column columns[t], or in column i if `columns` is null; the CPU prefers the `index`
-    /// of UniqueTokensOp. Ids are tokens; negative tokens are skipped. Null = all columns in order.
-    const std::int32_t* own = nullptr;
-    std::int64_t own_stride = 0;
+    /// Per-row candidates: row m's are the tokens candidates[m * candidate_stride + i], i < support,
+    /// ascending. The logit of token t is in column columns[t], or in column i if `columns` is null; the CPU
+    /// prefers the `index` of UniqueTokensOp. Ids are tokens; negative tokens are skipped. Null = all columns
+    /// in order.
+    const std::int32_t* candidates = nullptr;
+    std::int64_t candidate_stride = 0;
     const std::int32_t* columns = nullptr;
     const std::uint64_t* index = nullptr;
     /// Alternatively, row m's candidates are in `runs` runs of columns, the same number for every row. Run i
@@ -103,17 +104,17 @@ constexpr int router_stripes(int n) {
     return (n + matmul_topk_chunk - 1) / matmul_topk_chunk;
 }
 /// Candidates that a block keeps per row: well above its share of the k largest.
-constexpr int router_kept(int n, int k) {
-    const int stripes = router_stripes(n), wanted = 2 * ((k + stripes - 1) / stripes) + 12;
-    const int room = max_router_candidates / stripes;
-    return wanted < matmul_topk_chunk ? (wanted < room ? wanted : room)
-                                      : (matmul_topk_chunk < room ? matmul_topk_chunk : room);
+constexpr int router_block_topk(int n, int k) {
+    const int stripes = router_stripes(n), target = 2 * ((k + stripes - 1) / stripes) + 12;
+    const int capacity = max_router_candidates / stripes;
+    return target < matmul_topk_chunk ? (target < capacity ? target : capacity)
+                                      : (matmul_topk_chunk < capacity ? matmul_topk_chunk : capacity);
 }
 /// Whether MatmulTopKSetOp supports these sizes.
 constexpr bool can_route(int n, int k) {
     return n <= max_router_columns && k >= 1 && k <= n &&
-           2 * router_stripes(n) * router_kept(n, k) >= 3 * k &&
-           router_stripes(n) * router_kept(n, k) <= max_router_candidates;
+           2 * router_stripes(n) * router_block_topk(n, k) >= 3 * k &&
+           router_stripes(n) * router_block_topk(n, k) <= max_router_candidates;
 }
 constexpr std::size_t router_scores_bytes(int rows, int n) {
     return (static_cast<std::size_t>(rows) * static_cast<std::size_t>(n) * sizeof(float) + 255) / 256 * 256;
@@ -121,8 +122,8 @@ constexpr std::size_t router_scores_bytes(int rows, int n) {
 /// Bytes of scratch memory for MatmulTopKSetOp.
 constexpr std::size_t router_scratch_bytes(int rows, int n, int k) {
     return router_scores_bytes(rows, n) +
-           static_cast<std::size_t>(rows) * static_cast<std::size_t>(router_stripes(n) * router_kept(n, k)) *
-               8;
+           static_cast<std::size_t>(rows) *
+               static_cast<std::size_t>(router_stripes(n) * router_block_topk(n, k)) * 8;
 }
 
 }  // namespace draftscope::kernels

@@ -41,7 +41,7 @@ inline StepRecord make_synthetic_step(RowId id, bool whole, Rng& rng) {
     round.round.start_ns = start;
     round.round.end_ns = start + made_step_ns;
     round.round.tree_nodes = made_nodes_per_round;
-    round.round.drafted = made_nodes_per_round - 1;
+    round.round.draft_tokens = made_nodes_per_round - 1;
     for (int n = 0; n < made_nodes_per_round; ++n) {
         const auto token = static_cast<TokenId>(rng.below(49152));
         round.nodes.push_back(testing::node(n, n - 1, n, token, 1.0));

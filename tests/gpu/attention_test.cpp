@@ -100,11 +100,11 @@ class DeviceAttention : public DevicePair {
         op.tiles = static_cast<int>(pass.tiles.size()) / 2;
         op.shape = pass.shape;
         op.scale = 1.0f / std::sqrt(static_cast<float>(pass.shape.head_dim));
-        op.places = {table.as<kernels::KvPlanes>(),     sequence.as<std::int32_t>(),
-                     slot.as<std::int32_t>(),           position.as<std::int32_t>(),
-                     prefix.as<std::int32_t>(),         ancestor_first.as<std::int32_t>(),
-                     ancestor_count.as<std::int32_t>(), ancestor_slots.as<std::int32_t>(),
-                     tiles.as<std::int32_t>()};
+        op.batch = {table.as<kernels::KvPlanes>(),     sequence.as<std::int32_t>(),
+                    slot.as<std::int32_t>(),           position.as<std::int32_t>(),
+                    prefix.as<std::int32_t>(),         ancestor_first.as<std::int32_t>(),
+                    ancestor_count.as<std::int32_t>(), ancestor_slots.as<std::int32_t>(),
+                    tiles.as<std::int32_t>()};
         op.layer = 1;
         op.blocks = blocks;
         op.partial = partial.as<float>();
@@ -141,10 +141,10 @@ class DeviceAttention : public DevicePair {
             op.shape = shape;
             op.cos = cos.as<float>();
             op.sin = sin.as<float>();
-            op.places.caches = planes.as<kernels::KvPlanes>();
-            op.places.sequence = sequence.as<std::int32_t>();
-            op.places.slot = slot.as<std::int32_t>();
-            op.places.position = position.as<std::int32_t>();
+            op.batch.caches = planes.as<kernels::KvPlanes>();
+            op.batch.sequence = sequence.as<std::int32_t>();
+            op.batch.slot = slot.as<std::int32_t>();
+            op.batch.position = position.as<std::int32_t>();
             op.layer = 1;
             on.rope_store(op);
             qkv.emplace_back(at(rows * width));

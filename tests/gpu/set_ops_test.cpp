@@ -63,8 +63,8 @@ TEST_P(SetOps, UniqueTokensAndOwnCandidates) {
         op.values = best.on(on_twin);
         op.logsumexp = sums.on(on_twin);
         op.scratch = scratch.on(on_twin);
-        op.own = ids.on(on_twin);
-        op.own_stride = own;
+        op.candidates = ids.on(on_twin);
+        op.candidate_stride = own;
         op.columns = columns.on(on_twin);
         (on_twin ? twin() : device()).topk(op);
     }

@@ -243,7 +243,7 @@ StepRecord SyntheticRun::make_step() {
     round.committed = accepted + 1;
     add_nodes(record, accepted);
     round.tree_nodes = static_cast<int>(record.nodes.size());
-    round.drafted = round.tree_nodes - 1;
+    round.draft_tokens = round.tree_nodes - 1;
     add_spans(step);
     for (int i = 0; i <= accepted; ++i) {
         TokenRow token = testing::token(output_[position_ + static_cast<std::size_t>(i)], i + 1, true,
@@ -306,7 +306,7 @@ LiveRound SyntheticRun::live_round(int level) {
     live.partial.tops.clear();
     round.tree_nodes = static_cast<int>(live.partial.nodes.size());
     round.tree_depth = level + 1;
-    round.drafted = round.tree_nodes - 1;
+    round.draft_tokens = round.tree_nodes - 1;
     return live;
 }
 

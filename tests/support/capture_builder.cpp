@@ -32,7 +32,7 @@ TokenRow token(TokenId id, int depth, bool covered, TokenSource source) {
 
 RoundRecord round_of(int committed, const std::vector<Eval>& evals) {
     RoundRecord record;
-    record.round.drafted = 11;
+    record.round.draft_tokens = 11;
     record.round.accepted = committed - 1;
     record.round.committed = committed;
     for (const Eval& eval : evals)

@@ -23,7 +23,7 @@ void HostCall::list_sequences(const LmHead& head, int level, int rows, std::span
     for (HeadSequence& sequence : sequences_) {
         if (words == 0) break;
         sequence.set = sets_.data() + at;
-        sequence.set_size = &sizes_[sequence.place];
+        sequence.set_size = &sizes_[sequence.index];
         at += head.shape(level, sequence.rows).set;
     }
 }
@@ -115,7 +115,7 @@ std::vector<SparseLogits> HostCall::support(LmHead& head, int level, Rows<const 
             const std::size_t count = columns.counted ? sizes[r] : head.shape(level, 1).support;
             SparseLogits& row = rows.emplace_back();
             row.logits.assign(logits.data() + first, logits.data() + first + count);
-            const TokenId* const own = columns.own ? tokens.data() + first : call.tokens;
+            const TokenId* const own = columns.per_row ? tokens.data() + first : call.tokens;
             if (own != nullptr) row.ids.assign(own, own + count);
         }
     }

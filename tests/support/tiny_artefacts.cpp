@@ -62,7 +62,7 @@ TinyArtefacts::TinyArtefacts(DecodeFixture& fixture)
         if (info.fit.has(FitRecipe::low_rank))
             save(id, {},
                  {{"down", {hidden_, hidden_}, same}, {std::string(info.fit.up), {vocab_, hidden_}, head}});
-        else if (info.fit.has(FitRecipe::all_kept_rows))
+        else if (info.fit.has(FitRecipe::any_trimmed_rows))
             save(id, {}, {{"ids", {size}, {}, ids}, {"weight", {size, hidden_}, kept}});
         else if (info.fit.has(FitRecipe::groups))
             save_routed(id, "groups", hidden_);

@@ -146,14 +146,14 @@ void TwinDevice::run(const CopyRowsOp& op) {
 }
 
 void TwinDevice::run(const RopeStoreOp& op) {
-    note("rope_store", op.qkv, op.stride, op.rows, op.cos, op.sin, op.places.caches, op.places.slot,
-         op.places.position, op.layer);
+    note("rope_store", op.qkv, op.stride, op.rows, op.cos, op.sin, op.batch.caches, op.batch.slot,
+         op.batch.position, op.layer);
     const AttentionHeads& s = op.shape;
     const int half = s.head_dim / 2, kv = s.kv_heads * s.head_dim;
     const std::int64_t width = std::int64_t{s.heads} * s.head_dim + 2 * kv;
     for (int m = 0; m < op.rows; ++m) {
         float* x = row(op.qkv, m * op.stride, size(width), "rope qkv");
-        const int position = *row(op.places.position, m, 1, "position");
+        const int position = *row(op.batch.position, m, 1, "position");
         const float* cos = row(op.cos, std::int64_t{position} * half, size(half), "cos");
         const float* sin = row(op.sin, std::int64_t{position} * half, size(half), "sin");
         for (int h = 0; h < s.heads + s.kv_heads; ++h) {
@@ -164,9 +164,8 @@ void TwinDevice::run(const RopeStoreOp& op) {
                 v[half + i] = b * cos[i] + a * sin[i];
             }
         }
-        const KvPlanes cache =
-            *row(op.places.caches, *row(op.places.sequence, m, 1, "sequence"), 1, "caches");
-        const std::int64_t to = std::int64_t{*row(op.places.slot, m, 1, "slot")} * kv;
+        const KvPlanes cache = *row(op.batch.caches, *row(op.batch.sequence, m, 1, "sequence"), 1, "caches");
+        const std::int64_t to = std::int64_t{*row(op.batch.slot, m, 1, "slot")} * kv;
         const float* k = x + std::int64_t{s.heads} * s.head_dim;
         if (to + kv > cache.plane) reject("rope_store", "slot past the cache");
         std::transform(k, k + kv, const_cast<half_t*>(row(cache.keys(op.layer), to, size(kv), "keys")),
@@ -178,20 +177,18 @@ void TwinDevice::run(const RopeStoreOp& op) {
 }
 
 void TwinDevice::run(const AttentionOp& op) {
-    note("attention", op.q, op.q_stride, op.first_row, op.rows, op.tiles, op.places.tiles,
-         op.places.ancestor_slots, op.places.prefix, op.layer, op.blocks, op.partial, op.y.halves,
-         op.y_stride);
+    note("attention", op.q, op.q_stride, op.first_row, op.rows, op.tiles, op.batch.tiles,
+         op.batch.ancestor_slots, op.batch.prefix, op.layer, op.blocks, op.partial, op.y.halves, op.y_stride);
     const AttentionHeads& s = op.shape;
     const int kv = s.kv_heads * s.head_dim, group = s.heads / s.kv_heads;
     (void)at(op.partial, size(std::int64_t{op.rows} * s.heads * op.blocks * (s.head_dim + 2)), "partial");
     const int end = op.first_row + op.rows;
     std::vector<int> seen(size(op.rows), 0);
     for (int t = 0; t < op.tiles; ++t) {
-        const std::int32_t* tile = row(op.places.tiles, 2 * std::int64_t{t}, 2, "tiles");
+        const std::int32_t* tile = row(op.batch.tiles, 2 * std::int64_t{t}, 2, "tiles");
         if (tile[1] < 1 || tile[1] > attention_tile_rows(s)) reject("attention", "rows of a tile");
         for (int m = tile[0]; m < tile[0] + tile[1]; ++m) {
-            if (*row(op.places.sequence, m, 1, "sequence") !=
-                *row(op.places.sequence, tile[0], 1, "sequence"))
+            if (*row(op.batch.sequence, m, 1, "sequence") != *row(op.batch.sequence, tile[0], 1, "sequence"))
                 reject("attention", "a tile of two sequences");
             if (m < op.first_row || m >= end) reject("attention", "a tile outside the rows");
             ++seen[size(m - op.first_row)];
@@ -199,10 +196,9 @@ void TwinDevice::run(const AttentionOp& op) {
     }
     for (int m = op.first_row; m < end; ++m) {
         if (seen[size(m - op.first_row)] != 1) reject("attention", "a row that is in no tile, or in two");
-        const KvPlanes cache =
-            *row(op.places.caches, *row(op.places.sequence, m, 1, "sequence"), 1, "caches");
-        const int prefix = *row(op.places.prefix, m, 1, "prefix"),
-                  tail = *row(op.places.ancestor_count, m, 1, "ancestor_count");
+        const KvPlanes cache = *row(op.batch.caches, *row(op.batch.sequence, m, 1, "sequence"), 1, "caches");
+        const int prefix = *row(op.batch.prefix, m, 1, "prefix"),
+                  tail = *row(op.batch.ancestor_count, m, 1, "ancestor_count");
         const int count = prefix + tail;
         if (count > op.blocks * attention_block) reject("attention", "more positions than blocks");
         std::vector<std::int64_t> slots(size(count));
@@ -210,8 +206,8 @@ void TwinDevice::run(const AttentionOp& op) {
             slots[size(p)] =
                 p < prefix
                     ? p
-                    : *row(op.places.ancestor_slots,
-                           std::int64_t{*row(op.places.ancestor_first, m, 1, "first slot")} + p - prefix, 1,
+                    : *row(op.batch.ancestor_slots,
+                           std::int64_t{*row(op.batch.ancestor_first, m, 1, "first slot")} + p - prefix, 1,
                            "ancestor_slots");
         half_t* y = row(op.y.halves, std::int64_t{m} * op.y_stride, size(op.y_stride), "attention y");
         const half_t* keys = at(cache.keys(op.layer), size(cache.plane), "keys");

@@ -13,7 +13,8 @@ using namespace kernels;
 
 void TwinDevice::run(const TopKOp& op) {
     note("select", op.logits, op.stride, op.rows, op.support, op.k, op.ids, op.values, op.logsumexp,
-         op.scratch, op.own, op.columns, op.run_ends, op.run_shifts, op.runs, op.column_rows, op.row_tokens);
+         op.scratch, op.candidates, op.columns, op.run_ends, op.run_shifts, op.runs, op.column_rows,
+         op.row_tokens);
     if (op.k < 1 || op.k > max_topk) reject("topk", "k");
     (void)inside(op.scratch, topk_scratch_bytes(op.rows, op.support, op.k), "select scratch");
     for (int m = 0; m < op.rows; ++m) {
@@ -32,8 +33,8 @@ void TwinDevice::run(const TopKOp& op) {
                 column = i + *row(op.run_shifts, std::int64_t{m} * op.runs + run, 1, "run shifts");
                 names[size(i)] =
                     *row(op.row_tokens, *row(op.column_rows, column, 1, "column rows"), 1, "row tokens");
-            } else if (op.own != nullptr) {
-                const int token = *row(op.own, m * op.own_stride + i, 1, "own tokens");
+            } else if (op.candidates != nullptr) {
+                const int token = *row(op.candidates, m * op.candidate_stride + i, 1, "own tokens");
                 counts[size(i)] = token >= 0;
                 if (token < 0) continue;
                 names[size(i)] = token;

@@ -123,7 +123,7 @@ std::optional<RoundCell> cell_in_flight(const RoundsModel& model, const Snapshot
 std::string describe_in_flight(const RoundCell& cell, const Snapshot& flight) {
     const RoundRow& row = flight.rounds[0].row;
     return fmt::format("Round {}, in progress: {} drafted to depth {}; {:.2f} ms so far", cell.ordinal,
-                       row.drafted, row.tree_depth, milliseconds(cell.step_ns));
+                       row.draft_tokens, row.tree_depth, milliseconds(cell.step_ns));
 }
 
 std::string describe_round(const RoundCell& cell) {

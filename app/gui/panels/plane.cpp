@@ -135,7 +135,7 @@ void show_point_tooltip(const PlanePoint& point, double kappa) {
     if (!point.alpha_text.empty()) ImGui::TextUnformatted(point.alpha_text.c_str());
     if (point.path_candidates) {
         ImGui::PushTextWrapPos(36 * ImGui::GetFontSize());
-        ImGui::TextUnformatted(fmt::format("estimate: {}", tree_candidates_note).c_str());
+        ImGui::TextUnformatted(fmt::format("estimate: {}", replay_estimate_note).c_str());
         ImGui::PopTextWrapPos();
     } else if (point.estimate)
         ImGui::TextUnformatted("estimate from calibration or aligned rounds");

@@ -79,7 +79,7 @@ std::string subtitle(const RunRow& run, const Plot& plot, const Snapshot& snapsh
         const PromptRow* prompt = snapshot.prompt(row.prompt_id);
         text += fmt::format("  ·  prompt {}, round {}: {} of {} drafts accepted",
                             prompt != nullptr ? prompt->ordinal + 1 : 0, row.ordinal + 1, row.accepted,
-                            row.drafted);
+                            row.draft_tokens);
     }
     return text;
 }

@@ -100,7 +100,7 @@ class SettingReplayer {
         record.round.context_length = round.prefix;
         record.round.tree_nodes = round.tree_nodes;
         record.round.tree_depth = round.tree_depth;
-        record.round.drafted = round.tree_nodes - 1;
+        record.round.draft_tokens = round.tree_nodes - 1;
         record.round.accepted = round.accepted;
         record.round.committed = round.committed;
         record.round.clipped = round.clipped;

@@ -77,7 +77,7 @@ Status resolve_drafter(ResolvedRun& run) {
         DS_TRY(check_model(run.config.model));
         return bad_input(
             "--drafter {0}: needs a checkpoint for this target; give --drafter {0}:FOLDER, or use --drafter "
-            "ngram or none",
+            "suffix, ngram or none",
             run.drafter_id);
     }
     const std::string path = parse_drafter_path(run.drafter_path, info->options);

@@ -44,7 +44,7 @@ std::vector<PromptReport> make_reports(const RunRecords& run) {
             add_tokens(round.tokens);
             PromptOutcome& outcome = reports[places.at(round.round.prompt_id)].outcome;
             ++outcome.rounds;
-            outcome.drafted += round.round.drafted;
+            outcome.draft_tokens += round.round.draft_tokens;
             outcome.accepted += round.round.accepted;
             outcome.committed += round.round.committed;
         }

@@ -296,11 +296,12 @@ Status run_head(Sweep& sweep, SweptHead of) {
         else
             by_topk[tree.topk].push_back(tree);
     }
-    if (!has_path_ranks(of.replayed.head)) keep_promising(sweep, of, by_topk);
+    const bool shared = has_path_ranks(of.drafter, of.replayed.head);
+    if (!shared) keep_promising(sweep, of, by_topk);
     for (const auto& [topk, trees] : by_topk) {
         sweep.doing = fmt::format("{}, top-k {}", pair_text(of.plan.drafter, of.head), topk);
         sweep.report_progress();
-        if (has_path_ranks(of.replayed.head)) {
+        if (shared) {
             DS_TRY(share_pass(sweep, of, trees));
         } else {
             for (const TreeSpec& tree : trees) DS_TRY(replay_tree(sweep, of, tree));

@@ -57,12 +57,12 @@ struct Move {
     }
 };
 
-const std::byte* row_address(const GatheredWork& work, int place) {
-    return work.store + numel(work.ids[place], work.row_bytes);
+const std::byte* row_address(const GatheredWork& work, int index) {
+    return work.store + numel(work.ids[index], work.row_bytes);
 }
 
 /// Starts copying block `block`. Lanes past the last id repeat it; their outputs are not stored.
-void aim(const GatheredWork& work, int block, int last, std::byte* to, Move& move) {
+void start_move(const GatheredWork& work, int block, int last, std::byte* to, Move& move) {
     move.to = to;
     const int first = block * lanes;
     move.fetch = first + work.rows_ahead < last;
@@ -103,18 +103,18 @@ void run_blocks(const GatheredWork& work, int begin, int end) {
     std::byte* buffers[2] = {work.scratch, work.scratch + lines * tile_stride};
     std::byte* rest = buffers[1] + lines * tile_stride;
     const int last = end * lanes < work.count ? end * lanes : work.count;
-    for (int place = begin * lanes; place < last && place < begin * lanes + work.rows_ahead; ++place)
+    for (int index = begin * lanes; index < last && index < begin * lanes + work.rows_ahead; ++index)
         for (long l = 0; l < lines; ++l)
-            _mm_prefetch(reinterpret_cast<const char*>(row_address(work, place) + l * line), _MM_HINT_T1);
+            _mm_prefetch(reinterpret_cast<const char*>(row_address(work, index) + l * line), _MM_HINT_T1);
     Move move;
-    aim(work, begin, last, buffers[0], move);
+    start_move(work, begin, last, buffers[0], move);
     for (long l = 0; l < lines; ++l) move(l);
     const int groups = groups_of_rows(work.rows);
     const std::size_t x_step = Product::group_bytes(work.k);
     for (int block = begin; block < end; ++block) {
         const bool more = block + 1 < end;
         const std::byte* side_by_side = buffers[(block - begin) % 2];
-        if (more) aim(work, block + 1, last, buffers[(block + 1 - begin) % 2], move);
+        if (more) start_move(work, block + 1, last, buffers[(block + 1 - begin) % 2], move);
         const int left = last - block * lanes;
         const auto mask = static_cast<__mmask16>(left >= lanes ? 0xffffu : (1u << left) - 1u);
         Product::start(side_by_side, work.k, rest);
@@ -188,11 +188,12 @@ struct Int8Rows {
     /// Converts the scales of 16 rows, which follow the weights, to f32, group by group.
     static void start(const std::byte* rows, int k, std::byte* rest) {
         const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-        const __m512i places = _mm512_slli_epi32(lane, 6);
+        const __m512i offsets = _mm512_slli_epi32(lane, 6);
         const long behind = (k + int8_padding - 1) / int8_padding * int8_padding;
         for (long g = 0; g < scale_groups(k); g += 2) {
             const long at = behind + 2 * g;
-            const __m512i two = _mm512_i32gather_epi32(places, rows + at / line * tile_stride + at % line, 1);
+            const __m512i two =
+                _mm512_i32gather_epi32(offsets, rows + at / line * tile_stride + at % line, 1);
             _mm512_store_si512(rest + g * line, _mm512_slli_epi32(two, 16));
             _mm512_store_si512(rest + (g + 1) * line,
                                _mm512_and_si512(two, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
@@ -202,13 +203,13 @@ struct Int8Rows {
     /// Selects the lanes of two vectors of dots that are high halves (`half` 0) or low halves, and each
     /// lane's scale for sum `p`.
     template <int P>
-    static __m512i half_places(int half) {
+    static __m512i half_lanes(int half) {
         alignas(64) std::int32_t at[lanes];
         for (int i = 0; i < lanes; ++i) at[i] = i / P * 2 * P + i % P + half * P;
         return _mm512_load_si512(at);
     }
     template <int P>
-    static __m512i scale_places(int p) {
+    static __m512i scale_lanes(int p) {
         alignas(64) std::int32_t at[lanes];
         for (int i = 0; i < lanes; ++i) at[i] = p * (lanes / P) + i / P;
         return _mm512_load_si512(at);
@@ -219,7 +220,7 @@ struct Int8Rows {
                                              const std::byte* scales, __m512 (&sum)[P], Lines each_line) {
         const long groups = scale_groups(k);
         const std::byte* x_scales = x + lines(k) * tile_stride;
-        const __m512i high = half_places<P>(0), low = half_places<P>(1);
+        const __m512i high = half_lanes<P>(0), low = half_lanes<P>(1);
         alignas(64) std::int32_t dots[2][2 * P * lanes];
 #pragma GCC unroll 8
         for (int p = 0; p < P; ++p) sum[p] = _mm512_setzero_ps();
@@ -234,8 +235,7 @@ struct Int8Rows {
                 const __m512i both = _mm512_add_epi32(
                     _mm512_slli_epi32(_mm512_permutex2var_epi32(first, high, second), int8_low_bits),
                     _mm512_permutex2var_epi32(first, low, second));
-                const __m512 factor =
-                    _mm512_mul_ps(_mm512_permutexvar_ps(scale_places<P>(p), scale), x_scale);
+                const __m512 factor = _mm512_mul_ps(_mm512_permutexvar_ps(scale_lanes<P>(p), scale), x_scale);
                 sum[p] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(both), factor, sum[p]);
             }
         };
@@ -303,17 +303,17 @@ struct Bf16Rows {
     [[gnu::always_inline]] static void block(const std::byte* rows, const std::byte* x, int k,
                                              const std::byte*, __m512 (&sum)[P], Lines each_line) {
         _tile_zero(0);
-        const long whole = k / chunk;
-        for (long c = 0; c < whole; ++c) {
+        const long full_chunks = k / chunk;
+        for (long c = 0; c < full_chunks; ++c) {
             each_line(c);
             _tile_loadd(1, rows + c * tile_stride, line);
             _tile_loadd(2, x + c * tile_stride, line);
             _tile_dpbf16ps(0, 1, 2);
         }
         if (k % chunk != 0) {
-            each_line(whole);
-            _tile_loadd(3, rows + whole * tile_stride, line);
-            _tile_loadd(4, x + whole * tile_stride, line);
+            each_line(full_chunks);
+            _tile_loadd(3, rows + full_chunks * tile_stride, line);
+            _tile_loadd(4, x + full_chunks * tile_stride, line);
             _tile_dpbf16ps(0, 3, 4);
         }
         alignas(64) float sums[P * lanes];

@@ -52,8 +52,8 @@ std::size_t l2_budget() {
 }  // namespace
 
 bool exceeds_l2(std::size_t bytes) {
-    static const std::size_t kept = l2_budget();
-    return bytes > kept;
+    static const std::size_t budget = l2_budget();
+    return bytes > budget;
 }
 
 namespace {
@@ -138,7 +138,7 @@ class MatmulTask {
 
   private:
     void run_pieces(WorkStealingRange& shares, int thread) const {
-        if (!shares.any_left()) return;
+        if (!shares.has_work()) return;
         MatmulWork work = work_;
         std::byte* buffer = shared_;
         if (activations_.needed() && buffer == nullptr) {
@@ -152,8 +152,8 @@ class MatmulTask {
             const int first = share_begin(count_, thread, shares.threads()),
                       last = share_begin(count_, thread + 1, shares.threads());
             PrefetchCursor stream(pool_, thread, work.weights, block_, first, last);
-            shares.take_all(thread, [&](int begin, int end, bool own) {
-                run_streamed(work, begin, end, own ? &stream : nullptr, last);
+            shares.take_all(thread, [&](int begin, int end, bool is_local) {
+                run_streamed(work, begin, end, is_local ? &stream : nullptr, last);
                 finish(begin, end);
             });
         } else {
@@ -165,18 +165,19 @@ class MatmulTask {
         }
     }
 
-    /// `own` belongs to the share that ends before block `last`; null if the piece was stolen from another
+    /// `cursor` belongs to the share that ends before block `last`; null if the piece was stolen from another
     /// thread.
-    void run_streamed(MatmulWork& work, int begin, int end, PrefetchCursor* own, int last) const {
+    void run_streamed(MatmulWork& work, int begin, int end, PrefetchCursor* cursor, int last) const {
         const auto run = [&](int from, int to) {
             PrefetchState others = make_prefetch_state(work.weights, block_, from, to);
-            work.stream = own != nullptr ? own->get() : &others;
+            work.stream = cursor != nullptr ? cursor->get() : &others;
             kernel_(work, from, to);
         };
         if (!gated()) return run(begin, end);
-        if (own != nullptr) own->enter(at(begin), at(end), at(count_ + begin));
+        if (cursor != nullptr) cursor->enter(at(begin), at(end), at(count_ + begin));
         run(begin, end);
-        if (own != nullptr) own->enter(at(count_ + begin), at(count_ + end), end < last ? at(end) : nullptr);
+        if (cursor != nullptr)
+            cursor->enter(at(count_ + begin), at(count_ + end), end < last ? at(end) : nullptr);
         run(count_ + begin, count_ + end);
     }
     const std::byte* at(int block) const { return work_.weights + numel(block, block_); }
@@ -200,12 +201,12 @@ class MatmulTask {
     void run_chosen(MatmulWork work, int begin, int end) const {
         const std::span<const int>& chosen = *fusion_.chosen;
         float* const y = work.y;
-        for_each_run(chosen, begin, end, [&](int first, int last, int place) {
-            const int after = place + last - first;
+        for_each_run(chosen, begin, end, [&](int first, int last, int index) {
+            const int after = index + last - first;
             PrefetchState stream = make_prefetch_state(work.weights, block_, first, last);
             if (after < end) stream.next = at(chosen[after]);
             work.stream = &stream;
-            work.y = y + std::ptrdiff_t{place - first} * lanes;
+            work.y = y + std::ptrdiff_t{index - first} * lanes;
             kernel_(work, first, last);
         });
     }

@@ -428,17 +428,18 @@ struct Bf16Amx {
         const long pairs = (work.k + 1) / 2;
         const long stride = pairs * lanes;
         const std::uint32_t* w = reinterpret_cast<const std::uint32_t*>(work.weights) + block * stride;
-        const long whole = work.k / chunk;
+        const long full_chunks = work.k / chunk;
         StreamReader stream(work);
         for (int row = 0; row < work.rows; row += tile_rows) {
             const std::uint32_t* x = work.x_bf16 + row * pairs;
             clear<R>();
-            for (long c = 0; c < whole; ++c) {
+            for (long c = 0; c < full_chunks; ++c) {
                 multiply<R>(w + c * (chunk / 2) * lanes, stride, x + c * (chunk / 2), pairs * 4, stream);
             }
             if (work.k % chunk != 0) {
-                if constexpr (R == 1) fetch_tile(stream, (pairs - whole * (chunk / 2)) * row_bytes);
-                multiply_rest<R>(w + whole * (chunk / 2) * lanes, stride, x + whole * (chunk / 2), pairs * 4);
+                if constexpr (R == 1) fetch_tile(stream, (pairs - full_chunks * (chunk / 2)) * row_bytes);
+                multiply_rest<R>(w + full_chunks * (chunk / 2) * lanes, stride, x + full_chunks * (chunk / 2),
+                                 pairs * 4);
             }
             alignas(64) Sums sums[wide];
             store<R>(sums);

@@ -180,8 +180,8 @@ struct Int4Tile {
                     add_products(pairs[t], second, eight + 4);
                 }
             }
-            const std::uint16_t* own = scales + g * scale_rows * lanes;
-            const __m256 scale = half_floats(own);
+            const std::uint16_t* group_scales = scales + g * scale_rows * lanes;
+            const __m256 scale = half_floats(group_scales);
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
                 const long at = (row + t) * groups + g;
@@ -190,8 +190,8 @@ struct Int4Tile {
                 const __m256 factor = _mm256_mul_ps(scale, _mm256_set1_ps(work.x_scale[at]));
                 sum[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), factor, sum[t]);
                 if constexpr (!Symmetric) {
-                    sum[t] =
-                        _mm256_fmadd_ps(half_floats(own + lanes), _mm256_set1_ps(work.x_sum[at]), sum[t]);
+                    sum[t] = _mm256_fmadd_ps(half_floats(group_scales + lanes),
+                                             _mm256_set1_ps(work.x_sum[at]), sum[t]);
                 }
             }
         }

@@ -23,11 +23,11 @@ inline void store_tile_row(const MatmulWork& work, int block, int row, __m512 su
 class StreamReader {
   public:
     explicit StreamReader(const MatmulWork& work)
-        : kept_(work.stream), stream_{work.weights, work.weights + 64, work.weights, 0, 64} {
-        if (kept_ != nullptr) stream_ = *kept_;
+        : work_stream_(work.stream), stream_{work.weights, work.weights + 64, work.weights, 0, 64} {
+        if (work_stream_ != nullptr) stream_ = *work_stream_;
     }
     ~StreamReader() {
-        if (kept_ != nullptr) kept_->at = stream_.at;
+        if (work_stream_ != nullptr) work_stream_->at = stream_.at;
     }
     StreamReader(const StreamReader&) = delete;
     StreamReader& operator=(const StreamReader&) = delete;
@@ -41,7 +41,7 @@ class StreamReader {
     }
 
   private:
-    PrefetchState* kept_;
+    PrefetchState* work_stream_;
     PrefetchState stream_;
 };
 

@@ -59,9 +59,9 @@ struct Int8Tile {
             }
 #pragma GCC unroll 2
             for (int h = 0; h < H; ++h) {
-                const auto* own = reinterpret_cast<const __m128i*>(scales + g * lanes + 8 * h);
-                const __m256 w_scale =
-                    _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_load_si128(own)), 16));
+                const auto* group_scales = reinterpret_cast<const __m128i*>(scales + g * lanes + 8 * h);
+                const __m256 w_scale = _mm256_castsi256_ps(
+                    _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_load_si128(group_scales)), 16));
 #pragma GCC unroll 4
                 for (int t = 0; t < T; ++t) {
                     const __m256i dot =
@@ -122,8 +122,8 @@ struct Int4Tile {
                     dot[t][1] = _mm256_dpbusd_avx_epi32(dot[t][1], second, four_inputs(eight + 4));
                 }
             }
-            const std::uint16_t* own = scales + g * scale_rows * lanes;
-            const __m256 scale = half_floats(own);
+            const std::uint16_t* group_scales = scales + g * scale_rows * lanes;
+            const __m256 scale = half_floats(group_scales);
 #pragma GCC unroll 4
             for (int t = 0; t < T; ++t) {
                 const long at = (row + t) * groups + g;
@@ -131,8 +131,8 @@ struct Int4Tile {
                 const __m256 both = _mm256_cvtepi32_ps(_mm256_add_epi32(dot[t][0], dot[t][1]));
                 sum[t] = _mm256_fmadd_ps(both, factor, sum[t]);
                 if constexpr (!Symmetric)
-                    sum[t] =
-                        _mm256_fmadd_ps(half_floats(own + lanes), _mm256_set1_ps(work.x_sum[at]), sum[t]);
+                    sum[t] = _mm256_fmadd_ps(half_floats(group_scales + lanes),
+                                             _mm256_set1_ps(work.x_sum[at]), sum[t]);
             }
         }
 #pragma GCC unroll 4

@@ -24,7 +24,7 @@ struct Bf16FmaTile {
             for (int r = 0; r < R; ++r) sum[t][r] = _mm512_setzero_ps();
         }
         for (int p = 0; p < pairs; ++p) {
-            const bool whole = 2 * p + 1 < work.k;
+            const bool is_pair = 2 * p + 1 < work.k;
             __m512 even[R];
             __m512 odd[R];
 #pragma GCC unroll 4
@@ -40,7 +40,7 @@ struct Bf16FmaTile {
                 const float* at = x + t * work.x_stride + 2 * p;
                 const __m512 first = _mm512_set1_ps(at[0]);
                 // multiplied by a zero weight if padded
-                const __m512 second = _mm512_set1_ps(at[whole ? 1 : 0]);
+                const __m512 second = _mm512_set1_ps(at[is_pair ? 1 : 0]);
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) {
                     sum[t][r] = _mm512_fmadd_ps(even[r], first, sum[t][r]);

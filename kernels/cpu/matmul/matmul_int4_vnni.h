@@ -81,14 +81,14 @@ struct Int4VnniTile {
             }
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
-                const std::uint16_t* own = scales + (r * groups + g) * scale_rows * lanes;
-                const __m512 scale = half_floats(own);
+                const std::uint16_t* group_scales = scales + (r * groups + g) * scale_rows * lanes;
+                const __m512 scale = half_floats(group_scales);
 #pragma GCC unroll 16
                 for (int t = 0; t < T; ++t) {
                     const __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(x_scale[t * groups + g]));
                     sum[t][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[t][r][0]), factor, sum[t][r]);
                     if constexpr (!Symmetric) {
-                        sum[t][r] = _mm512_fmadd_ps(half_floats(own + lanes),
+                        sum[t][r] = _mm512_fmadd_ps(half_floats(group_scales + lanes),
                                                     _mm512_set1_ps(x_sum[t * groups + g]), sum[t][r]);
                     }
                 }

@@ -51,8 +51,8 @@ class GatheredBlocks {
         work.weights = values;
         work.scales = reinterpret_cast<const std::uint16_t*>(scales);
         const int last = std::min(end * lanes, static_cast<int>(ids_.size()));
-        for (int place = begin * lanes; place < std::min(begin * lanes + rows_ahead_, last); ++place)
-            prefetch_row(row(place), store_.row_bytes());
+        for (int index = begin * lanes; index < std::min(begin * lanes + rows_ahead_, last); ++index)
+            prefetch_row(row(index), store_.row_bytes());
         for (int first = begin; first < end; first += blocks_per_call) {
             const int count = std::min(blocks_per_call, end - first);
             for (int b = 0; b < count; ++b) fill(values, scales, b, (first + b) * lanes, last);
@@ -63,16 +63,16 @@ class GatheredBlocks {
     }
 
   private:
-    const std::byte* row(int place) const { return store_.row(ids_[place]); }
+    const std::byte* row(int index) const { return store_.row(ids_[index]); }
 
-    /// Fills block `b` of the scratch from the rows at `place`. Lanes past the last row repeat it; their
+    /// Fills block `b` of the scratch from the rows at `index`. Lanes past the last row repeat it; their
     /// outputs are not stored.
-    void fill(std::byte* values, std::byte* scales, int b, int place, int last) const {
+    void fill(std::byte* values, std::byte* scales, int b, int index, int last) const {
         std::array<const std::uint32_t*, lanes> rows, ahead;
         for (int lane = 0; lane < lanes; ++lane) {
-            const int at = place + lane;
-            const auto groups_of = [&](int wanted) {
-                return reinterpret_cast<const std::uint32_t*>(row(std::min(wanted, last - 1)));
+            const int at = index + lane;
+            const auto groups_of = [&](int row_index) {
+                return reinterpret_cast<const std::uint32_t*>(row(std::min(row_index, last - 1)));
             };
             rows[lane] = groups_of(at);
             ahead[lane] = groups_of(at + rows_ahead_);
@@ -81,7 +81,7 @@ class GatheredBlocks {
         write_block(interleave_, shape_, rows.data(),
                     reinterpret_cast<std::uint32_t*>(values + offset * block_),
                     reinterpret_cast<std::uint16_t*>(scales + offset * scales_),
-                    place + rows_ahead_ < last ? ahead.data() : nullptr);
+                    index + rows_ahead_ < last ? ahead.data() : nullptr);
     }
 
     const RowMajorMatrix& store_;
@@ -160,17 +160,18 @@ void matmul_rows(ThreadPool& pool, const RowMajorMatrix& store, std::span<const 
     WorkStealingRange shares(count, WorkStealingRange::threads_for(pool, count, operations),
                              min_piece_blocks);
     run_threads(pool, shares.threads(), [&](int thread) {
-        if (!shares.any_left()) return;
-        const std::size_t own = shared == nullptr ? aligned(activations.bytes()) : 0;
-        std::byte* buffer = pool.scratch(thread, own + scratch_bytes);
-        MatmulWork mine = work;
+        if (!shares.has_work()) return;
+        const std::size_t x_bytes = shared == nullptr ? aligned(activations.bytes()) : 0;
+        std::byte* buffer = pool.scratch(thread, x_bytes + scratch_bytes);
+        MatmulWork thread_work = work;
         if (activations.needed() && shared == nullptr) activations.prepare(buffer, 0, x.rows);
-        activations.point(mine, shared == nullptr ? buffer : shared);
-        GatheredWork gathered_mine;
-        if (gathered != nullptr) gathered_mine = gathered_work(*gathered, mine, store, ids, buffer + own);
+        activations.point(thread_work, shared == nullptr ? buffer : shared);
+        GatheredWork thread_gathered;
+        if (gathered != nullptr)
+            thread_gathered = gathered_work(*gathered, thread_work, store, ids, buffer + x_bytes);
         shares.take_all(thread, [&](int begin, int end, bool) {
-            if (gathered != nullptr) return gathered->run(gathered_mine, begin, end);
-            blocks.run(kernel, mine, buffer + own, begin, end);
+            if (gathered != nullptr) return gathered->run(thread_gathered, begin, end);
+            blocks.run(kernel, thread_work, buffer + x_bytes, begin, end);
         });
     });
 }

@@ -56,8 +56,9 @@ struct TileWalk {
     static constexpr int line = 64;
 
     static void fetch_ahead(PrefetchState& stream, const std::byte* used) {
-        constexpr std::ptrdiff_t beyond = 16 << 10;
-        const std::byte* to = std::min(used + (Tile::blocks - 1) * stream.block + beyond, stream.end - line);
+        constexpr std::ptrdiff_t distance = 16 << 10;
+        const std::byte* to =
+            std::min(used + (Tile::blocks - 1) * stream.block + distance, stream.end - line);
         if (stream.at < used) return;
         for (; stream.at < to; stream.at += line) __builtin_prefetch(stream.at, 0, 2);
     }

@@ -47,8 +47,8 @@ class PrefetchCursor {
     }
     ~PrefetchCursor() {
         if (ahead_ == nullptr) return;
-        const bool still_here = after_ == nullptr || within(first_, stream_.end);
-        ahead_->bytes.store(still_here ? 0 : static_cast<std::size_t>(stream_.at - after_),
+        const bool in_current_range = after_ == nullptr || within(first_, stream_.end);
+        ahead_->bytes.store(in_current_range ? 0 : static_cast<std::size_t>(stream_.at - after_),
                             std::memory_order_relaxed);
         ahead_->weights.store(after_, std::memory_order_relaxed);
     }

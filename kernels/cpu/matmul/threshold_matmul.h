@@ -12,8 +12,8 @@ struct MatmulWork;
 struct ThresholdedRow {
     float bound = 0;  ///< outputs above it are kept; +inf = none
     int count = 0;
-    float* values = nullptr;         ///< capacity: 16 more than the number of outputs
-    std::int32_t* places = nullptr;  ///< output numbers; same capacity
+    float* values = nullptr;          ///< capacity: 16 more than the number of outputs
+    std::int32_t* indices = nullptr;  ///< output numbers; same capacity
 };
 
 /// Appends the outputs of blocks [begin, end) above their bounds to rows[0 .. M). Block 0 begins with output

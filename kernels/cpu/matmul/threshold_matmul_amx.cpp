@@ -36,17 +36,17 @@ inline void store_sums(Sum (&first)[lanes]) {
 
 /// Keeps those of 16 sums above the row's bound. Up to 16 entries after the list may be written; usually few
 /// are, since stores across a cache line cost twice.
-inline void keep(ThresholdedRow& row, __m512 sums, __m512i places, __mmask16 real) {
+inline void keep(ThresholdedRow& row, __m512 sums, __m512i indices, __mmask16 real) {
     constexpr int few = 4;
     const __mmask16 above = _mm512_mask_cmp_ps_mask(real, sums, _mm512_set1_ps(row.bound), _CMP_GT_OQ);
     const __m512 values = _mm512_maskz_compress_ps(above, sums);
-    const __m512i numbers = _mm512_maskz_compress_epi32(above, places);
+    const __m512i numbers = _mm512_maskz_compress_epi32(above, indices);
     const int count = __builtin_popcount(above);
     _mm_storeu_ps(row.values + row.count, _mm512_castps512_ps128(values));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(row.places + row.count), _mm512_castsi512_si128(numbers));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(row.indices + row.count), _mm512_castsi512_si128(numbers));
     if (__builtin_expect(count > few, 0)) {
         _mm512_storeu_ps(row.values + row.count, values);
-        _mm512_storeu_si512(row.places + row.count, numbers);
+        _mm512_storeu_si512(row.indices + row.count, numbers);
     }
     row.count += count;
 }
@@ -82,21 +82,21 @@ struct Int8 {
     }
 
     static void run(const MatmulWork& work, int begin, int end, int first, int row, int rows,
-                    ThresholdedRow* kept) {
+                    ThresholdedRow* out) {
         const std::int8_t* x = work.x_int8 + row * 2 * quant_block;
         const std::int8_t* lower = x + 2 * half * quant_block;
         const bool wide = work.k > tile_inputs;
         _tile_loadd(2, x, quant_block);
         if (wide) _tile_loadd(4, x + tile_inputs, quant_block);
-        if (rows <= half) return run_blocks<false>(work, begin, end, first, row, rows, kept);
+        if (rows <= half) return run_blocks<false>(work, begin, end, first, row, rows, out);
         _tile_loadd(3, lower, quant_block);
         if (wide) _tile_loadd(5, lower + tile_inputs, quant_block);
-        run_blocks<true>(work, begin, end, first, row, rows, kept);
+        run_blocks<true>(work, begin, end, first, row, rows, out);
     }
 
     template <bool Lower>
     static void run_blocks(const MatmulWork& work, int begin, int end, int first, int row, int rows,
-                           ThresholdedRow* kept) {
+                           ThresholdedRow* out) {
         const long stride = (work.k + int8_padding - 1) / int8_padding * int8_padding * lanes;
         const std::byte* w = work.weights + begin * stride;
         // The sums of a block are processed while the next block's tiles are computed.
@@ -118,15 +118,15 @@ struct Int8 {
             if (block > begin) {
                 const int ready = block - 1;
                 const __m512 scale = load_scales(work.scales + ready * lanes);
-                const __m512i places = output_indices(first, ready);
+                const __m512i indices = output_indices(first, ready);
                 const __mmask16 real = real_lanes(work, ready);
                 for (int t = 0; t < rows; ++t) {
                     const __m512i high = _mm512_load_si512(sums[ready % 2][2 * t]);
                     const __m512i low = _mm512_load_si512(sums[ready % 2][2 * t + 1]);
                     const __m512i dot = _mm512_add_epi32(_mm512_slli_epi32(high, int8_low_bits), low);
                     const __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(work.x_scale[row + t]));
-                    keep(kept[t], _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), factor, _mm512_setzero_ps()),
-                         places, real);
+                    keep(out[t], _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), factor, _mm512_setzero_ps()),
+                         indices, real);
                 }
             }
             if (block == end) break;
@@ -156,8 +156,8 @@ struct half_t {
     }
 
     static void run(const MatmulWork& work, int begin, int end, int first, int row, int rows,
-                    ThresholdedRow* kept) {
-        const long pairs = (work.k + 1) / 2, whole = work.k / chunk;
+                    ThresholdedRow* out) {
+        const long pairs = (work.k + 1) / 2, full_chunks = work.k / chunk;
         const long stride = pairs * row_bytes, chunk_bytes = chunk / 2 * row_bytes;
         const std::byte* w = work.weights + begin * stride;
         const std::uint32_t* x = work.x_bf16 + row * pairs;
@@ -166,23 +166,23 @@ struct half_t {
             if (block < end) {
                 fetch_ahead(w, stride);
                 _tile_zero(0);
-                for (long c = 0; c < whole; ++c) {
+                for (long c = 0; c < full_chunks; ++c) {
                     _tile_loadd(1, x + c * (chunk / 2), pairs * 4);
                     _tile_loadd(2, w + c * chunk_bytes, row_bytes);
                     _tile_dpbf16ps(0, 1, 2);
                 }
                 if (work.k % chunk != 0) {
-                    _tile_loadd(3, x + whole * (chunk / 2), pairs * 4);
-                    _tile_loadd(4, w + whole * chunk_bytes, row_bytes);
+                    _tile_loadd(3, x + full_chunks * (chunk / 2), pairs * 4);
+                    _tile_loadd(4, w + full_chunks * chunk_bytes, row_bytes);
                     _tile_dpbf16ps(0, 3, 4);
                 }
             }
             if (block > begin) {
                 const int ready = block - 1;
-                const __m512i places = output_indices(first, ready);
+                const __m512i indices = output_indices(first, ready);
                 const __mmask16 real = real_lanes(work, ready);
                 for (int t = 0; t < rows; ++t)
-                    keep(kept[t], _mm512_load_ps(sums[ready % 2][t]), places, real);
+                    keep(out[t], _mm512_load_ps(sums[ready % 2][t]), indices, real);
             }
             if (block < end) store_sums<0>(sums[block % 2][0]);
         }

@@ -31,7 +31,7 @@ class WorkStealingRange {
     }
 
     int threads() const { return threads_; }
-    bool any_left() const {
+    bool has_work() const {
         for (int t = 0; t < threads_; ++t) {
             const std::uint64_t range = share(t).load(std::memory_order_relaxed);
             if (range_begin(range) != range_end(range)) return true;

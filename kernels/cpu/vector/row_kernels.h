@@ -50,23 +50,23 @@ struct RowKernels {
     float (*largest)(const float* x, int n);
     /// sum_j exp(x[j] - shift)
     float (*sum_exp)(const float* x, int n, float shift);
-    /// Finds indices above `limit` in x[0, n), ascending, at most `room`; sets `next` to continue from.
-    int (*above)(const float* x, int first, int n, float limit, std::int32_t* out, int room, int* next);
+    /// Finds indices above `limit` in x[0, n), ascending, at most `max_found`; sets `next` to continue from.
+    int (*above)(const float* x, int first, int n, float limit, std::int32_t* out, int max_found, int* next);
     /// Finds the values above `limit` in x[0, n) and their indices plus `first`, in order. Returns the count.
     /// Both lists have capacity n + 16; any part of it may be written.
-    int (*take_above)(const float* x, int n, int first, float limit, float* values, std::int32_t* places);
+    int (*take_above)(const float* x, int n, int first, float limit, float* values, std::int32_t* indices);
     /// Finds the values above `limit` and the first `ties` values equal to it. Input is values[0, n), without
     /// NaN. Writes their places in order, `most` in all.
-    void (*take_places)(const float* values, const std::int32_t* places, int n, float limit, int ties,
-                        int max_found, std::int32_t* out);
+    void (*take_indices)(const float* values, const std::int32_t* indices, int n, float limit, int ties,
+                         int max_found, std::int32_t* out);
     /// Counts the values of x[0, n) above `limit`.
     int (*count_above)(const float* x, int n, float limit);
     /// Finds the values of x[0, n) above `low` but not above `high`, in order. Returns the count; `values`
     /// has capacity for 16 more.
     int (*take_between)(const float* x, int n, float low, float high, float* values);
     /// Finds the places of the ones among marks[0, n), each 0 or 1, n a multiple of 32, ascending. Returns
-    /// the count; `places` has capacity n + 16. words[i] gets the marks from 32 i on, the first lowest.
-    int (*take_marked)(const std::uint8_t* marks, int n, std::int32_t* places, std::uint32_t* words);
+    /// the count; `indices` has capacity n + 16. words[i] gets the marks from 32 i on, the first lowest.
+    int (*take_marked)(const std::uint8_t* marks, int n, std::int32_t* indices, std::uint32_t* words);
     /// values[i] = the logit of tokens[i], none of them negative. `index` is UniqueTokensOp's.
     void (*gather_logits)(const float* logits, const std::uint64_t* index, const std::int32_t* tokens, int n,
                           float* values);

@@ -131,11 +131,12 @@ struct RowKernelsOf : VecMath<V> {
         return found;
     }
 
-    static int above(const float* x, int first, int n, float limit, std::int32_t* out, int room, int* next) {
+    static int above(const float* x, int first, int n, float limit, std::int32_t* out, int max_found,
+                     int* next) {
         const F bound = V::set1(limit);
         int found = 0;
         int i = first;
-        for (; i + 16 <= n && found + 16 <= room; i += 16) {
+        for (; i + 16 <= n && found + 16 <= max_found; i += 16) {
             // Skips runs of values without any above the bound, which are common.
             for (; i + 80 <= n; i += 64) {
                 std::uint32_t any = 0;
@@ -151,7 +152,7 @@ struct RowKernelsOf : VecMath<V> {
                 for (; mask != 0; mask &= mask - 1) out[found++] = i + __builtin_ctz(mask);
             }
         }
-        for (; i < n && n - i < 16 && found < room; ++i) {
+        for (; i < n && n - i < 16 && found < max_found; ++i) {
             if (x[i] > limit) out[found++] = i;
         }
         *next = i;
@@ -159,7 +160,7 @@ struct RowKernelsOf : VecMath<V> {
     }
 
     static int take_above(const float* x, int n, int first, float limit, float* values,
-                          std::int32_t* places) {
+                          std::int32_t* indices) {
         const F bound = V::set1(limit);
         int found = 0;
         int i = 0;
@@ -168,19 +169,19 @@ struct RowKernelsOf : VecMath<V> {
             std::uint32_t mask = V::greater(all, bound);
             if constexpr (requires { V::store_packed(values, mask, all); }) {
                 V::store_packed(values + found, mask, all);
-                V::store_lanes(places + found, mask, first + i);
+                V::store_lanes(indices + found, mask, first + i);
                 found += __builtin_popcount(mask);
             } else {
                 for (; mask != 0; mask &= mask - 1, ++found) {
                     const int lane = __builtin_ctz(mask);
                     values[found] = x[i + lane];
-                    places[found] = first + i + lane;
+                    indices[found] = first + i + lane;
                 }
             }
         }
         for (; i < n; ++i) {
             values[found] = x[i];
-            places[found] = first + i;
+            indices[found] = first + i;
             found += x[i] > limit ? 1 : 0;
         }
         return found;
@@ -207,14 +208,14 @@ struct RowKernelsOf : VecMath<V> {
         return found;
     }
 
-    static int take_marked(const std::uint8_t* marks, int n, std::int32_t* places, std::uint32_t* words) {
+    static int take_marked(const std::uint8_t* marks, int n, std::int32_t* indices, std::uint32_t* words) {
         int found = 0;
         for (int i = 0; i < n; i += 32) {
             std::uint32_t word = 0;
             if constexpr (requires { V::marked(marks); }) {
                 for (int half = 0; half < 32; half += 16) {
                     const std::uint32_t mask = V::marked(marks + i + half);
-                    V::store_lanes(places + found, mask, i + half);
+                    V::store_lanes(indices + found, mask, i + half);
                     found += __builtin_popcount(mask);
                     word |= mask << half;
                 }
@@ -226,7 +227,7 @@ struct RowKernelsOf : VecMath<V> {
                     word |= static_cast<std::uint32_t>(eight * 0x0102040810204080u >> 56) << part;
                 }
                 for (std::uint32_t left = word; left != 0; left &= left - 1)
-                    places[found++] = i + __builtin_ctz(left);
+                    indices[found++] = i + __builtin_ctz(left);
             }
             words[i / 32] = word;
         }
@@ -244,18 +245,18 @@ struct RowKernelsOf : VecMath<V> {
         }
     }
 
-    static void take_places(const float* values, const std::int32_t* places, int n, float limit, int ties,
-                            int max_found, std::int32_t* out) {
+    static void take_indices(const float* values, const std::int32_t* indices, int n, float limit, int ties,
+                             int max_found, std::int32_t* out) {
         int found = 0;
         int i = 0;
-        if constexpr (requires { V::store_packed(out, 0u, places); }) {
+        if constexpr (requires { V::store_packed(out, 0u, indices); }) {
             const F bound = V::set1(limit);
             for (; i + 16 <= n && found + 16 <= max_found; i += 16) {
                 const F all = V::load(values + i);
                 std::uint32_t mask = V::greater(all, bound);
                 std::uint32_t equal = ~(mask | V::greater(bound, all)) & 0xffffu;
                 for (; equal != 0 && ties > 0; equal &= equal - 1, --ties) mask |= equal & (0u - equal);
-                V::store_packed(out + found, mask, places + i);
+                V::store_packed(out + found, mask, indices + i);
                 found += __builtin_popcount(mask);
             }
         }
@@ -263,7 +264,7 @@ struct RowKernelsOf : VecMath<V> {
             // No branch on an unpredictable value: a place that is not taken is overwritten.
             const bool tie = values[i] == limit && ties > 0;
             ties -= tie ? 1 : 0;
-            out[found] = places[i];
+            out[found] = indices[i];
             found += values[i] > limit || tie ? 1 : 0;
         }
     }
@@ -279,7 +280,7 @@ struct RowKernelsOf : VecMath<V> {
                 sum_exp,
                 above,
                 take_above,
-                take_places,
+                take_indices,
                 count_above,
                 take_between,
                 take_marked,

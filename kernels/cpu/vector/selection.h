@@ -17,7 +17,7 @@ namespace draftscope::kernels {
 inline constexpr int segment = 1024;
 /// Above this k, one selection over the row is faster than a heap.
 inline constexpr int max_heap = 64;
-inline constexpr float lowest = -std::numeric_limits<float>::infinity();
+inline constexpr float neg_infinity = -std::numeric_limits<float>::infinity();
 
 /// Encodes (value, index) as one number: greater means larger value, then lower index. NaN is the lowest.
 inline std::uint64_t rank_key(float value, int index) {
@@ -69,9 +69,9 @@ struct BestKeys {
         // If earlier columns had lower numbers, equal values lose to those in the heap, and only larger
         // values matter. Otherwise equal values matter, too.
         const auto limit = [&] {
-            const float worst = key_value(heap[0]);
-            if (!rising) return worst - std::max(std::fabs(worst) * 1e-6f, 1e-30f);
-            return worst == worst ? worst : lowest;
+            const float min_value = key_value(heap[0]);
+            if (!rising) return min_value - std::max(std::fabs(min_value) * 1e-6f, 1e-30f);
+            return min_value == min_value ? min_value : neg_infinity;
         };
         if (!rising && !std::isfinite(key_value(heap[0]))) {
             for (; begin < n; ++begin) take(begin);
@@ -102,7 +102,7 @@ inline SumPart sum_part(const RowKernels& kernels, const float* values, int coun
 }
 template <typename PartAt>
 float join_sums(int count, PartAt part) {
-    float top = lowest;
+    float top = neg_infinity;
     for (int s = 0; s < count; ++s) top = std::max(top, part(s).top);
     if (!std::isfinite(top)) return top;
     double sum = 0;
@@ -126,26 +126,26 @@ inline float ordered_value(std::uint32_t order) {
 }
 
 /// The k-th largest of x[0, n), 1 <= k <= n, none NaN or below `least`.
-float kth_largest(const RowKernels& kernels, const float* x, int n, int k, float least = lowest);
+float kth_largest(const RowKernels& kernels, const float* x, int n, int k, float least = neg_infinity);
 
 /// Sample size, and the rank of a bound in the sample. Slightly more than the k largest of n values exceed
 /// the bound: the rank is a quarter more than k's share, plus three deviations of the sample's error. Rank 0
 /// means that the sample is too small or too large a part of n; use every value.
 inline constexpr int bound_samples = 1024;
-inline int bound_place(int n, int k) {
+inline int bound_rank(int n, int k) {
     if (n < 8 * bound_samples) return 0;
     const double share = static_cast<double>(k) * bound_samples / n;
-    const int place = static_cast<int>(share * 1.25 + 3.0 * std::sqrt(share)) + 2;
-    return place < bound_samples ? place : 0;
+    const int rank = static_cast<int>(share * 1.25 + 3.0 * std::sqrt(share)) + 2;
+    return rank < bound_samples ? rank : 0;
 }
 
 /// Writes the k largest of `count` values (none below `least`), ties to the lower number, in ascending order.
 /// Their numbers `index` are ascending.
 inline void write_set(const RowKernels& kernels, const float* values, const std::int32_t* index, int count,
-                      int k, std::int32_t* out, float least = lowest) {
+                      int k, std::int32_t* out, float least = neg_infinity) {
     const float last = kth_largest(kernels, values, count, k, least);
     const int ties = k - kernels.count_above(values, count, last);
-    kernels.take_places(values, index, count, last, ties, k, out);
+    kernels.take_indices(values, index, count, last, ties, k, out);
 }
 
 /// Finds keys of at least the k largest of x[0, n), in index order, and returns their count; `keys` holds n.

@@ -144,7 +144,7 @@ TEST(RunTotals, TauCountsTheBonusAndSpeedIsTotalsOverTotals) {
     const RunTotals totals = run_totals(builder.snapshot(), 1);
     EXPECT_EQ(totals.steps, 3);
     EXPECT_EQ(totals.rounds, 3);
-    EXPECT_EQ(totals.drafted, 33);
+    EXPECT_EQ(totals.draft_tokens, 33);
     EXPECT_EQ(totals.accepted, 3);
     EXPECT_EQ(totals.committed, 6);
     EXPECT_EQ(totals.generated, 7);

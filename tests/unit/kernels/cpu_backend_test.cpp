@@ -321,8 +321,8 @@ TEST(CpuBackend, FindsColumnsOfAUnionByItsIndex) {
                 best.ids = found[indexed].data();
                 best.values = values[indexed].data();
                 best.logsumexp = sums[indexed].data();
-                best.own = ids.data();
-                best.own_stride = own;
+                best.candidates = ids.data();
+                best.candidate_stride = own;
                 best.columns = columns.data();
                 best.index = indexed ? index.data() : nullptr;
                 cpu.topk(best);

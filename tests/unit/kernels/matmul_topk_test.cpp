@@ -86,11 +86,11 @@ TEST(MatmulTopK, StolenChunksKeepTheOrderOfTies) {
 
 TEST(MatmulTopK, PaysOffIfThreadsCanShareTheChunks) {
     const std::unique_ptr<ThreadPool> two = make_thread_pool(2);
-    EXPECT_TRUE(matmul_topk_pays_off(*two, 49152, 10));
-    EXPECT_TRUE(matmul_topk_pays_off(*two, 8192, 10));
-    EXPECT_FALSE(matmul_topk_pays_off(*two, 1000, 10));
-    EXPECT_FALSE(matmul_topk_pays_off(*two, 49152, max_fused_topk + 1));
-    EXPECT_TRUE(matmul_topk_pays_off(*make_thread_pool(1), 1000, 10));
+    EXPECT_TRUE(prefers_fused_topk(*two, 49152, 10));
+    EXPECT_TRUE(prefers_fused_topk(*two, 8192, 10));
+    EXPECT_FALSE(prefers_fused_topk(*two, 1000, 10));
+    EXPECT_FALSE(prefers_fused_topk(*two, 49152, max_fused_topk + 1));
+    EXPECT_TRUE(prefers_fused_topk(*make_thread_pool(1), 1000, 10));
 }
 
 /// `row(i)` of the matrix is a single number, so that logits are multiples of x.

@@ -216,7 +216,7 @@ void RandomCapture::tree(RoundRecord& record) {
         if (n > 0 && node.accepted) ++r.accepted;
     }
     r.tree_nodes = nodes;
-    r.drafted = nodes - 1;
+    r.draft_tokens = nodes - 1;
     r.committed = r.accepted + 1;
 }
 

@@ -342,7 +342,7 @@ class HandComputed : public ::testing::Test {
             round.round.run_id = id;
             round.round.step_id = step_;
             round.round.prompt_id = id;
-            round.round.drafted = 5;
+            round.round.draft_tokens = 5;
             round.round.committed = step.committed;
             round.round.accepted = step.committed - 1;
             const int covered = step.committed - 1;

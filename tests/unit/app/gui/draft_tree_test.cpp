@@ -30,7 +30,7 @@ RoundRecord small_round() {
     the.target_token_prob = 0.41f;
     round.nodes = {root, node(1, 0, 1, 1, 0.3), the, node(3, 2, 2, 2, 0.7), node(4, 2, 2, 3, 0.2)};
     round.tops = {{0, 2, 1, 1, 0.41f}, {0, 2, 0, 4, 0.45f}};
-    round.round.drafted = 4;
+    round.round.draft_tokens = 4;
     round.round.accepted = 1;
     round.round.committed = 2;
     return round;

@@ -369,7 +369,8 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
             for (const TokenId id : few)
                 mass += static_cast<double>(
                     target_probability(choices[path[i]], sampling, logits.row_data(path[i])[id]));
-            EXPECT_NEAR(static_cast<double>(step.answers.masses[i]), sets[i] != nullptr ? mass : 0.0, 1e-5);
+            EXPECT_NEAR(static_cast<double>(step.answers.set_probs[i]), sets[i] != nullptr ? mass : 0.0,
+                        1e-5);
         }
         // Rows are downloaded in full on request.
         const Rows<const float> fetched = step.logits.download(2, 2);

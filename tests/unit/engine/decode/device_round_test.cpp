@@ -98,7 +98,7 @@ void DeviceFixture::expect_same(const std::vector<StepRecord>& found, const std:
         ASSERT_EQ(found[s].rounds.size(), expected[s].rounds.size());
         for (std::size_t r = 0; r < found[s].rounds.size(); ++r) {
             expect_same_round(found[s].rounds[r], expected[s].rounds[r], tolerance);
-            nodes_ += found[s].rounds[r].round.drafted;
+            nodes_ += found[s].rounds[r].round.draft_tokens;
             accepted_ += found[s].rounds[r].round.accepted;
         }
     }

@@ -81,7 +81,7 @@ TEST_P(FittedLosslessness, CoverageAndCostMatchRound) {
         for (const StepRecord& step : RecordList::of<StepRecord>(list.take()))
             for (const RoundRecord& round : step.rounds)
                 for (const HeadEvalRow& row : round.head_evals) {
-                    if (row.mode != HeadMode::drive || round.round.drafted == 0) continue;
+                    if (row.mode != HeadMode::drive || round.round.draft_tokens == 0) continue;
                     EXPECT_GT(row.active_rows, 0) << head;
                     EXPECT_LE(row.active_rows, few_tokens) << head;
                     EXPECT_GT(row.bytes, 0) << head;

@@ -68,18 +68,18 @@ TEST_F(Session, RecordsAddUpToTheOutcome) {
             EXPECT_EQ(round.ordinal, ordinal++);
             EXPECT_EQ(round.context_length, outcome.prompt_tokens + static_cast<int>(tokens.size()));
             EXPECT_EQ(round.clipped ? round.committed : round.accepted + 1, round.committed);
-            EXPECT_EQ(round.drafted, round.tree_nodes - 1);
+            EXPECT_EQ(round.draft_tokens, round.tree_nodes - 1);
             EXPECT_EQ(static_cast<int>(record->tokens.size()), round.committed);
             committed += round.committed;
             accepted += round.accepted;
-            drafted += round.drafted;
+            drafted += round.draft_tokens;
             tokens.insert(tokens.end(), record->tokens.begin(), record->tokens.end());
         }
         EXPECT_EQ(ordinal, outcome.rounds);
         EXPECT_EQ(committed, outcome.committed);
         EXPECT_EQ(committed, static_cast<std::int64_t>(outcome.tokens.size()) - 1);
         EXPECT_EQ(accepted, outcome.accepted);
-        EXPECT_EQ(drafted, outcome.drafted);
+        EXPECT_EQ(drafted, outcome.draft_tokens);
         ASSERT_EQ(tokens.size(), outcome.tokens.size());
         for (std::size_t i = 0; i < tokens.size(); ++i) {
             EXPECT_EQ(tokens[i].position, static_cast<int>(i));
@@ -302,14 +302,14 @@ TEST_F(Session, TheCaptureDerivesTheSameTotals) {
         sum.rounds += outcome.rounds;
         sum.committed += outcome.committed;
         sum.accepted += outcome.accepted;
-        sum.drafted += outcome.drafted;
+        sum.draft_tokens += outcome.draft_tokens;
         sum.decode_ns += outcome.decode_ns;
         sum.prefill_ns += outcome.prefill_ns;
     }
     EXPECT_EQ(totals.rounds, sum.rounds);
     EXPECT_EQ(totals.committed, sum.committed);
     EXPECT_EQ(totals.accepted, sum.accepted);
-    EXPECT_EQ(totals.drafted, sum.drafted);
+    EXPECT_EQ(totals.draft_tokens, sum.draft_tokens);
     EXPECT_EQ(totals.decode_ns, sum.decode_ns);
     EXPECT_EQ(totals.prefill_ns, sum.prefill_ns);
     EXPECT_EQ(totals.excluded_warmup, 2);

@@ -31,7 +31,7 @@ TEST(SyntheticTarget, RandomDraftersOfItsSizeDraftForIt) {
         ASSERT_EQ(found.size(), 2u);
         for (std::size_t p = 0; p < 2; ++p) {
             EXPECT_EQ(found[p].tokens, expected[p].tokens) << drafter;
-            EXPECT_GT(found[p].drafted, 0) << drafter;
+            EXPECT_GT(found[p].draft_tokens, 0) << drafter;
             for (const TokenId id : found[p].tokens) EXPECT_LT(id, 151669);  // no padding row
         }
     }

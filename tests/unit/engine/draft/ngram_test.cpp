@@ -72,6 +72,50 @@ TEST_F(NgramTest, ContinuesARepetitionBeyondTheText) {
     EXPECT_EQ(draft("ngram", {8, 8}, {3, 1, 5}), (Tokens{8, 8, 8, 8}));
 }
 
+TEST_F(NgramTest, TakesTheEarliestMatchIfRequested) {
+    EXPECT_EQ(draft("ngram:first=1", {7, 1, 7, 2, 7}, {0, 1, 2}), (Tokens{1}));
+    EXPECT_EQ(draft("ngram:first=0", {7, 1, 7, 2, 7}, {0, 1, 2}), (Tokens{2}));
+}
+
+TEST_F(NgramTest, LimitsDrafts) {
+    const Tokens text{1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3};
+    EXPECT_EQ(draft("ngram:tokens=2", text, {7, 1, 9}), (Tokens{4, 5}));
+    EXPECT_EQ(draft("ngram:least=4", text, {3, 1, 5}), (Tokens{4, 5, 6, 7}));
+    EXPECT_TRUE(draft("ngram:least=5", text, {3, 1, 5}).empty());
+    EXPECT_TRUE(draft("ngram:hits=2", text, {3, 1, 5}).empty());
+    EXPECT_EQ(draft("ngram:hits=2,min=1,max=1", {3, 4, 3, 5, 3}, {0, 1, 2}), (Tokens{5}));
+    EXPECT_EQ(draft("ngram:extend=0", {8, 8, 8}, {3, 1, 5}), (Tokens{8}));
+}
+
+/// The law of vLLM's n-gram proposer: the longest length first, then the earliest match, never past the text.
+TEST_F(NgramTest, DraftsAsVllmDoes) {
+    std::mt19937 random(9);
+    for (int round = 0; round < 200; ++round) {
+        Tokens text(12 + round % 20);
+        for (TokenId& token : text) token = static_cast<TokenId>(random() % 3);
+        const int size = static_cast<int>(text.size());
+        Tokens expected;
+        for (int n = 4; n >= 2 && expected.empty(); --n)
+            for (int at = 0; at + n < size && expected.empty(); ++at)
+                if (std::equal(text.begin() + at, text.begin() + at + n, text.end() - n))
+                    expected.assign(text.begin() + at + n, text.begin() + std::min(at + n + 5, size));
+        EXPECT_EQ(draft("ngram:vllm,min=2,max=4", text, {4, 1, 6}), expected);
+    }
+}
+
+TEST_F(NgramTest, SearchesEarlierTextsOfTheRunIfRequested) {
+    for (const bool requested : {false, true}) {
+        const auto drafter = make(requested ? "ngram:pool=1" : "ngram");
+        EXPECT_EQ(drafter->properties().order_matters, requested);
+        drafter->begin_run();
+        const auto first = drafter->make_state(64), second = drafter->make_state(64);
+        (void)draft(*drafter, *first, {50, 1, 2, 3, 4});
+        EXPECT_EQ(draft(*drafter, *second, {60, 1, 2}, {3, 1, 5}), requested ? (Tokens{3, 4}) : Tokens());
+        drafter->begin_run();
+        EXPECT_TRUE(draft(*drafter, *drafter->make_state(64), {60, 1, 2}).empty());
+    }
+}
+
 TEST_F(NgramTest, SearchesOnlyWithinWindow) {
     // The 9 after (1, 2) is 6 tokens before the end of the text.
     const Tokens text{1, 2, 9, 4, 5, 6, 1, 2};
@@ -157,8 +201,12 @@ TEST_F(NgramTest, RegistryErrorsExplainInvalidDrafters) {
     EXPECT_TRUE(drafter_traits("eagel:x").id.empty());
     EXPECT_NE(message("eagle2").find("eagle2:FOLDER"), std::string::npos);
     EXPECT_NE(message("none:x").find("'x'"), std::string::npos);
-    EXPECT_NE(message("ngram:deep=3").find("max, min, window and backoff"), std::string::npos);
-    EXPECT_NE(message("ngram:max=0").find("1..16"), std::string::npos);
+    EXPECT_NE(message("ngram:deep=3")
+                  .find("it has max, min, window, backoff, first, hits, extend, tokens, "
+                        "least and pool"),
+              std::string::npos);
+    EXPECT_NE(message("ngram:max=0").find("1..32"), std::string::npos);
+    EXPECT_NE(message("ngram:first=1,window=9").find("window=9"), std::string::npos);
     EXPECT_NE(message("ngram:max=two").find("max=two"), std::string::npos);
     EXPECT_NE(message("ngram:max=2,min=3").find("above"), std::string::npos);
     EXPECT_NE(message("ngram:window=-1").find("window=-1"), std::string::npos);

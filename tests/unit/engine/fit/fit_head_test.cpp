@@ -174,7 +174,7 @@ TEST_F(FitHead, CollectedRowsBelongToTheirTextPositions) {
     // 30 generated tokens give 29 anchors. The last ones have fewer levels of text after them.
     EXPECT_EQ(samples.anchors, 12 * 29);
     EXPECT_EQ(text.rows(), 12 * (29 + 28 + 27));
-    EXPECT_EQ(samples.drafted.rows(), 12 * 29 * (1 + 3 + 3));
+    EXPECT_EQ(samples.draft.rows(), 12 * 29 * (1 + 3 + 3));
     EXPECT_EQ(samples.held_out_prompts, 3);
     EXPECT_EQ(samples.levels, 3);
     // The teacher's hidden state predicts the actual token, because the texts are greedy.
@@ -209,10 +209,10 @@ TEST_F(FitHead, DraftedTreesAndHeldOutTextsFollowTheOptions) {
         EXPECT_TRUE(is_ok(samples));
         return std::move(samples).value();
     };
-    collect.drafted_every = 4;
-    EXPECT_EQ(rows().drafted.rows(), 12 * 29 / 4 * (1 + 3 + 3));
-    collect.drafted_every = 0;
-    EXPECT_EQ(rows().drafted.rows(), 0);
+    collect.draft_every = 4;
+    EXPECT_EQ(rows().draft.rows(), 12 * 29 / 4 * (1 + 3 + 3));
+    collect.draft_every = 0;
+    EXPECT_EQ(rows().draft.rows(), 0);
     EXPECT_EQ(rows().text.rows(), 12 * (29 + 28 + 27));
     collect.hold_out.max_texts = 2;
     EXPECT_EQ(rows().held_out_prompts, 2);

@@ -43,13 +43,12 @@ struct ReferenceMicroSpec {
         append(top(best, prompt_k));
         if (prompt_rule == "last") append(prompt);
     }
-    void round(const std::vector<TokenId>& tree, std::vector<std::vector<TokenId>> path,
-               const std::vector<std::vector<TokenId>>& whole, TokenId last) {
+    /// `best`: at every node if the branch is "tree", else along the path.
+    void round(const std::vector<TokenId>& tree, std::vector<std::vector<TokenId>> best, TokenId last) {
         if (source == "ctx") return;
         append(unique(tree));
-        if (branch == "last") path = {path.back()};
-        if (branch == "tree") path = whole;
-        append(top(path, verify_k));
+        if (branch == "last") best = {best.back()};
+        append(top(best, verify_k));
         if (bonus == "yes") append({last});
     }
     std::set<TokenId> window_of() const {
@@ -116,7 +115,7 @@ TEST_P(MicroSpecStream, FollowsAlgorithm1OnRandomStreams) {
     ReferenceMicroSpec expected = GetParam();
     EXPECT_EQ(head->target_tokens().at_prompt, expected.source == "ext" ? 0 : expected.prompt_k);
     EXPECT_EQ(head->target_tokens().at_verified, expected.source == "ctx" ? 0 : expected.verify_k);
-    EXPECT_EQ(head->target_tokens().whole_tree, expected.branch == "tree");
+    EXPECT_EQ(head->target_tokens().every_node, expected.branch == "tree");
     Rng rng(23);
     for (int prompt = 0; prompt < 3; ++prompt) {
         const auto tokens = random_ids(rng, 4 + 9 * prompt);
@@ -133,11 +132,12 @@ TEST_P(MicroSpecStream, FollowsAlgorithm1OnRandomStreams) {
             }
             DraftTree tree = DraftTree::with_root(static_cast<TokenId>(rng.below(vocab)));
             for (const TokenId id : random_ids(rng, static_cast<int>(rng.below(9)))) tree.add(id, 0, 0.0f);
-            const auto [path_best, path_flat] = random_best(rng, 1 + static_cast<int>(rng.below(3)), 5);
-            const auto [tree_best, tree_flat] = random_best(rng, tree.size(), 5);
+            const bool every_node = head->target_tokens().every_node;
+            const int nodes = every_node ? tree.size() : 1 + static_cast<int>(rng.below(3));
+            const auto [verified, verified_flat] = random_best(rng, nodes, 5);
             const auto bonus = static_cast<TokenId>(rng.below(vocab));
-            expected.round(tree.tokens, path_best, tree_best, bonus);
-            head->on_verified(state.get(), tree, {{}, bonus, path_flat, 5, tree_flat});
+            expected.round(tree.tokens, verified, bonus);
+            head->on_verified(state.get(), tree, {{}, bonus, verified_flat, 5});
         }
     }
 }
@@ -166,15 +166,15 @@ INSTANTIATE_TEST_SUITE_P(Ablations, MicroSpecStream,
 /// The default follows Algorithm 1 and the authors' code: every node of the tree.
 TEST_F(MicroSpec, TakesTheTokensOfEveryNodeWhereTheyAreKnown) {
     const auto head = make("microspec:wmax=50,kver=1");
-    EXPECT_TRUE(head->target_tokens().whole_tree);
-    EXPECT_TRUE(make("microspec")->target_tokens().whole_tree);
+    EXPECT_TRUE(head->target_tokens().every_node);
+    EXPECT_TRUE(make("microspec")->target_tokens().every_node);
     DraftTree tree = DraftTree::with_root(4);
     tree.add(5, 0, 0.0f);
     const std::vector<TokenId> path = {7}, nodes = {7, 8};
     const auto live = head->begin_prompt(std::vector<TokenId>{3}, {});
     const auto replayed = head->begin_prompt(std::vector<TokenId>{3}, {});
-    head->on_verified(live.get(), tree, {{}, 7, path, 1, nodes});
-    head->on_verified(replayed.get(), tree, {{}, 7, path, 1, {}});
+    head->on_verified(live.get(), tree, {{}, 7, nodes, 1});
+    head->on_verified(replayed.get(), tree, {{}, 7, path, 1});
     EXPECT_EQ(covered(*head, 0, live.get()), (std::vector<TokenId>{3, 4, 5, 7, 8}));
     EXPECT_EQ(covered(*head, 0, replayed.get()), (std::vector<TokenId>{3, 4, 5, 7}));
 }

@@ -34,7 +34,7 @@ TEST_F(DraftOverlap, KeepsTheDistributionOfEachDraft) {
             EXPECT_EQ(found.ids, expected.ids);
             EXPECT_EQ(found.logits, expected.logits);
             EXPECT_NEAR(found.logsumexp[0], expected.logsumexp[0], 1e-5);
-            const DraftDistribution* const q = overlap.drafted(chain, level);
+            const DraftDistribution* const q = overlap.distribution(chain, level);
             ASSERT_NE(q, nullptr);
             EXPECT_NEAR(std::accumulate(q->probs.begin(), q->probs.end(), 0.0), 1, 1e-5);
             if (!q->tokens.empty()) {
@@ -50,9 +50,9 @@ TEST_F(DraftOverlap, KeepsTheDistributionOfEachDraft) {
                 EXPECT_NEAR(q->probs[id], std::exp((logits[id] - expected.logits[0]) / temperature) / sum,
                             1e-5);
         }
-        EXPECT_EQ(overlap.drafted(chain, 2), nullptr);
+        EXPECT_EQ(overlap.distribution(chain, 2), nullptr);
         chain.sequence = 1;
-        EXPECT_EQ(overlap.drafted(chain, 0), nullptr);
+        EXPECT_EQ(overlap.distribution(chain, 0), nullptr);
         chain.sequence = 0;
     }
 }
@@ -69,7 +69,7 @@ TEST_F(DraftOverlap, CutsByTopKAndTopP) {
     std::vector<DraftDistribution> found;
     for (OverlapHead* overlap : {&all, &four, &half}) {
         propose(*overlap, input().slice(0, 1), 0, 1, {nullptr});
-        found.push_back(*overlap->drafted(chain, 0));
+        found.push_back(*overlap->distribution(chain, 0));
         EXPECT_NEAR(std::accumulate(found.back().probs.begin(), found.back().probs.end(), 0.0), 1, 1e-5);
     }
     std::vector<float> best = found[0].probs;

@@ -458,7 +458,7 @@ TEST(ReplayStats, AddsRounds) {
     round.clipped = true;
     tally.add(round);
     EXPECT_EQ(tally.rounds, 3);
-    EXPECT_EQ(tally.drafted, 12);
+    EXPECT_EQ(tally.draft_tokens, 12);
     EXPECT_DOUBLE_EQ(*tally.tau(), 5.0 / 3);
     EXPECT_DOUBLE_EQ(*tally.coverage(), 4.0 / 5);
     EXPECT_DOUBLE_EQ(*tally.covered_mass(), 0.5);
