@@ -42,8 +42,14 @@ ACCEPTED = [
              "four exponentials side by side and their constants take more than 16 registers"),
     Accepted("row_kernels_avx2", "RowKernelsOf<VecAvx2>::silu_mul", 2, 2, "as sum_exp: exponentials and a quotient"),
     Accepted("row_kernels_avx2", "RowKernelsOf<VecAvx2>::forward_kl", 4, 4, "as sum_exp: two exponentials, two sums"),
-    Accepted("row_kernels_avx2", "AttentionKernelsOf<VecAvx2>::mix", 1, 2,
+    Accepted("matmul_avx_vnni", "void Int8Tile::part<", 2, 6,
+             "the sums of five and six rows stay in memory, and are added to once in a group of inputs"),
+    Accepted("row_kernels_avx2", "void AttentionKernelsOf<VecAvx2>::mix_all<", 4, 2,
              "what is left of a head behind whole vectors is copied there on purpose"),
+    Accepted("row_kernels_avx2", "AttentionKernelsOf<VecAvx2>::join_chunks", 2, 3,
+             "sums of four vectors and their factors take more than 16 registers"),
+    Accepted("row_kernels_avx2", "void AttentionKernelsOf<VecAvx2>::exp2_rows<4>", 1, 10, "as sum_exp, of four heads"),
+    Accepted("row_kernels_avx2", "AttentionKernelsOf<VecAvx2>::exp2_scores", 2, 6, "as sum_exp, of up to three heads"),
 ]
 
 

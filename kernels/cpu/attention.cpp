@@ -8,6 +8,7 @@
 #include "base/numel.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/threads/fp_mode.h"
+#include "kernels/cpu/threads/work_stealing.h"
 #include "kernels/cpu/vector/dispatch.h"
 
 namespace draftscope::kernels {
@@ -63,18 +64,24 @@ class Call {
     }
 
   private:
+    struct Unit;
+    struct Next;
     struct Piece;
-    struct HeadRows;
 
     std::size_t partial_floats(int chunks) const { return numel(chunks, group_ * partial_); }
-    /// Softmax weights of a tile of queries and a chunk.
-    std::size_t weight_floats() const { return numel(tile_queries * group_, attention_chunk); }
-    /// Number of positions of all queries in one chunk.
-    std::int64_t positions_in(int chunk) const {
-        std::int64_t held = 0;
-        for (const AttentionQuery& query : queries_)
-            held += std::clamp(num_positions(query) - chunk * attention_chunk, 0, attention_chunk);
-        return held;
+    /// A thread's scratch memory for a tile of queries and a chunk.
+    struct Scratch {
+        float* weights;  ///< softmax weights, [rows, attention_chunk]
+        float* q;        ///< the queries of a key/value head in the layout of ScoreTile::q
+        float* apart;    ///< scores of one block of keys, [rows, key_lanes]
+    };
+    std::size_t scratch_floats() const {
+        return numel(tile_queries * group_,
+                     attention_chunk + round_up(shape_.head_dim, query_part) + key_lanes);
+    }
+    Scratch split(float* scratch) const {
+        float* q = scratch + numel(tile_queries * group_, attention_chunk);
+        return {scratch, q, q + numel(tile_queries * group_, round_up(shape_.head_dim, query_part))};
     }
     int tile_end(int first) const {
         return std::min(first + tile_queries, static_cast<int>(queries_.size()));
@@ -85,11 +92,12 @@ class Call {
         const int kv_head = item % shape_.kv_heads;
         const int first = item / shape_.kv_heads * tile_queries;
         const std::size_t per_query = partial_floats(max_chunks_);
-        const std::size_t floats = weight_floats() + per_query * tile_queries;
-        auto* weights = reinterpret_cast<float*>(pool_.scratch(thread, floats * sizeof(float)));
-        float* partials = weights + weight_floats();
+        const std::size_t floats = scratch_floats() + per_query * tile_queries;
+        auto* scratch = reinterpret_cast<float*>(pool_.scratch(thread, floats * sizeof(float)));
+        float* partials = scratch + scratch_floats();
         for (int chunk = 0; chunk < max_chunks_; ++chunk) {
-            attend(first, kv_head, chunk, weights, partials, per_query);
+            const Next next = chunk + 1 < max_chunks_ ? Next{&queries_[first], {kv_head, chunk + 1}} : Next{};
+            attend(first, {kv_head, chunk}, split(scratch), partials, per_query, next);
         }
         for (int q = first; q < tile_end(first); ++q) {
             join(queries_[q], kv_head, partials + numel(q - first, per_query));
@@ -108,29 +116,41 @@ class Call {
         auto* partials = reinterpret_cast<float*>(scratch);
         auto* chunks_left = reinterpret_cast<std::int32_t*>(partials + per_head * heads);
         std::fill_n(chunks_left, heads, max_chunks_);
-        pool_.parallel(threads, [&](int part) {
-            auto* weights = reinterpret_cast<float*>(pool_.scratch(part, weight_floats() * sizeof(float)));
-            // Each thread gets a contiguous range of positions, because all heads of a slot are contiguous in
-            // memory. Shares are equal in positions, not in chunks: the last chunk may have a single
-            // position.
-            std::int64_t before = 0;
-            for (int chunk = 0; chunk < max_chunks_; ++chunk) {
-                const std::int64_t held = positions_in(chunk);
-                for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head, before += held) {
-                    if ((2 * before + held) * threads / (2 * positions_ * shape_.kv_heads) != part) continue;
-                    float* head = partials + numel(kv_head, per_head);
-                    for (int first = 0; first < count; first += tile_queries) {
-                        attend(first, kv_head, chunk, weights, head + numel(first, per_query), per_query);
-                    }
-                    if (std::atomic_ref(chunks_left[kv_head]).fetch_sub(1, std::memory_order_acq_rel) > 1)
-                        continue;
-                    for (int q = 0; q < count; ++q) {
-                        join(queries_[q], kv_head, head + numel(q, per_query));
-                    }
+        // All heads of a slot are contiguous in memory.
+        const auto unit = [&](int u) { return Unit{u % shape_.kv_heads, u / shape_.kv_heads}; };
+        const int units = max_chunks_ * shape_.kv_heads;
+        WorkStealingRange shares(units, std::min({threads, units, WorkStealingRange::max_threads}), 1);
+        pool_.parallel(shares.threads(), [&](int part) {
+            const Scratch tile_scratch =
+                split(reinterpret_cast<float*>(pool_.scratch(part, scratch_floats() * sizeof(float))));
+            const auto run = [&](int u, bool more) {
+                const auto [kv_head, chunk] = unit(u);
+                float* head = partials + numel(kv_head, per_head);
+                for (int first = 0; first < count; first += tile_queries) {
+                    const bool last = first + tile_queries >= count;
+                    const Next next = last && more ? Next{&queries_.front(), unit(u + 1)} : Next{};
+                    attend(first, unit(u), tile_scratch, head + numel(first, per_query), per_query, next);
                 }
-            }
+                if (std::atomic_ref(chunks_left[kv_head]).fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+                for (int q = 0; q < count; ++q) {
+                    join(queries_[q], kv_head, head + numel(q, per_query));
+                }
+            };
+            shares.take_all(part, [&](int begin, int end, bool is_local) {
+                for (int u = begin; u < end; ++u) run(u, u + 1 < (is_local ? units : end));
+            });
         });
     }
+
+    /// A chunk of positions of one key/value head.
+    struct Unit {
+        int kv_head = 0, chunk = 0;
+    };
+    /// The keys and values that a thread reads next; null = unknown.
+    struct Next {
+        const AttentionQuery* query = nullptr;
+        Unit unit;
+    };
 
     /// The part of a query in one chunk.
     struct Piece {
@@ -143,68 +163,10 @@ class Call {
         int positions() const { return in_prefix + static_cast<int>(ancestor_slots.size()); }
     };
 
-    /// The heads of some queries as rows, as many as fit at a time.
-    struct HeadRows {
-        static constexpr int at_once = 24;
-
-        const Call& call;
-        std::span<const Piece> pieces;
-        int kv_head;
-
-        int count() const { return static_cast<int>(pieces.size()) * call.group_; }
-        const Piece& piece(int row) const { return pieces[row / call.group_]; }
-
-        /// Scores of prefix positions go to the weights of those positions. Scores of the slots of `block` go
-        /// to the positions whose `ancestor_slots` list them.
-        void score(ScoreTile tile, const int* block) const {
-            const float* q[at_once];
-            float* scores[at_once];
-            float apart[at_once][key_lanes];
-            for (int first = 0; first < count(); first += at_once) {
-                tile.rows = std::min(at_once, count() - first);
-                for (int r = 0; r < tile.rows; ++r) {
-                    const int group = (first + r) % call.group_;
-                    q[r] = piece(first + r).query->q +
-                           std::ptrdiff_t{kv_head * call.group_ + group} * call.shape_.head_dim;
-                    scores[r] = block != nullptr
-                                    ? apart[r]
-                                    : piece(first + r).weights + std::ptrdiff_t{group} * attention_chunk;
-                }
-                tile.q = q;
-                tile.scores = scores;
-                call.kernels_.score_blocks(tile);
-                tile.fetch_values = nullptr;
-                for (int r = 0; block != nullptr && r < tile.rows; ++r)
-                    copy_scores(first + r, *block, apart[r]);
-            }
-        }
-        void copy_scores(int row, int block, const float* scores) const {
-            const Piece& of = piece(row);
-            float* weights = of.weights + std::ptrdiff_t{row % call.group_} * attention_chunk + of.in_prefix;
-            for (std::size_t i = 0; i < of.ancestor_slots.size(); ++i)
-                if (of.ancestor_slots[i] / key_lanes == block)
-                    weights[i] = scores[of.ancestor_slots[i] % key_lanes];
-        }
-        void mix(MixTile tile) const {
-            const float* weights[at_once];
-            float* out[at_once];
-            for (int first = 0; first < count(); first += at_once) {
-                tile.rows = std::min(at_once, count() - first);
-                for (int r = 0; r < tile.rows; ++r) {
-                    const std::ptrdiff_t group = (first + r) % call.group_;
-                    weights[r] = piece(first + r).weights + group * attention_chunk;
-                    out[r] = piece(first + r).partials + group * call.partial_;
-                }
-                tile.weights = weights;
-                tile.out = out;
-                call.kernels_.mix(tile);
-            }
-        }
-    };
-
     /// One tile of queries and one chunk: first all scores, while the keys are in cache, then all values.
-    void attend(int first, int kv_head, int chunk, float* weights, float* partials,
-                std::size_t per_query) const {
+    void attend(int first, Unit unit, const Scratch& scratch, float* partials, std::size_t per_query,
+                Next next) const {
+        const int chunk = unit.chunk;
         Piece pieces[tile_queries];
         int count = 0;
         for (int q = first; q < tile_end(first); ++q) {
@@ -226,7 +188,7 @@ class Call {
             piece.ancestor_slots =
                 tail_begin == end ? std::span<const std::int32_t>()
                                   : query.ancestor_slots.subspan(tail_begin - query.prefix, end - tail_begin);
-            piece.weights = weights + static_cast<std::ptrdiff_t>(count) * group_ * attention_chunk;
+            piece.weights = scratch.weights + static_cast<std::ptrdiff_t>(count) * group_ * attention_chunk;
             piece.partials = partials + numel(q - first, per_query) + partial_floats(chunk);
             ++count;
         }
@@ -235,47 +197,91 @@ class Call {
             while (end < count && pieces[end].query->keys == pieces[begin].query->keys &&
                    pieces[end].query->values == pieces[begin].query->values)
                 ++end;
-            attend(std::span<const Piece>(pieces + begin, pieces + end), kv_head, chunk);
+            attend(std::span<const Piece>(pieces + begin, pieces + end), unit, scratch,
+                   end < count ? Next{pieces[end].query, unit} : next);
         }
     }
 
-    void attend(std::span<const Piece> pieces, int kv_head, int chunk) const {
-        const HeadRows rows{*this, pieces, kv_head};
+    void attend(std::span<const Piece> pieces, Unit unit, const Scratch& scratch, Next next) const {
+        const auto [kv_head, chunk] = unit;
         int shared = attention_chunk, longest = 0;
         for (const Piece& piece : pieces) {
             shared = std::min(shared, piece.in_prefix);
             longest = std::max(longest, piece.in_prefix);
         }
-        const int first_slot = chunk * attention_chunk;
-        ScoreTile tile = score_tile(*pieces.front().query, kv_head, first_slot / key_lanes);
+        pack_queries(pieces, kv_head, scratch.q);
+        const AttentionQuery& any = *pieces.front().query;
+        const int first_slot = chunk * attention_chunk, rows = static_cast<int>(pieces.size()) * group_;
+        ScoreTile tile = score_tile(any, kv_head, first_slot / key_lanes);
+        tile.q = scratch.q;
+        tile.rows = rows;
+        tile.scores = pieces.front().weights;
+        tile.score_stride = attention_chunk;
         tile.blocks = ceil_div(longest, key_lanes);
-        tile.fetch_values = value_row(*pieces.front().query, kv_head, first_slot);
-        if (longest > 0) rows.score(tile, nullptr);
-        score_ancestors(rows, pieces, kv_head);
-        for (const Piece& piece : pieces) {
-            for (int g = 0; g < group_; ++g)
-                kernels_.exp2_scores(piece.weights + g * attention_chunk, piece.positions(), shape_.scale,
-                                     piece.partials + g * partial_ + shape_.head_dim);
-        }
+        tile.fetch_values = value_row(any, kv_head, first_slot);
+        if (longest > 0) kernels_.score_blocks(tile);
+        score_ancestors(pieces, kv_head, tile, scratch.apart);
+        for (const Piece& piece : pieces)
+            kernels_.exp2_scores(piece.weights, group_, piece.positions(), shape_.scale,
+                                 piece.partials + shape_.head_dim, partial_);
         std::int32_t slots[attention_chunk];
         for (int p = 0; p < longest; ++p) slots[p] = first_slot + p;
-        rows.mix(mix_tile(*pieces.front().query, kv_head, slots, 0, shared));
+        MixTile all = mix_tile(any, kv_head, slots, 0, shared);
+        if (next.query != nullptr) add_next(next, all);
+        if (shared > 0) mix(pieces, all);
         for (std::size_t i = 0; i < pieces.size(); ++i) {
             const Piece& piece = pieces[i];
             if (piece.positions() == shared) continue;
             for (int p = shared; p < piece.in_prefix; ++p) slots[p] = first_slot + p;
             std::copy(piece.ancestor_slots.begin(), piece.ancestor_slots.end(), slots + piece.in_prefix);
-            HeadRows{*this, pieces.subspan(i, 1), kv_head}.mix(
-                mix_tile(*piece.query, kv_head, slots, shared, piece.positions()));
+            mix(pieces.subspan(i, 1), mix_tile(any, kv_head, slots, shared, piece.positions()));
         }
     }
 
-    /// Scores of the slots after the prefix: each block of keys is read once for all rows that attend to it.
-    void score_ancestors(const HeadRows& rows, std::span<const Piece> pieces, int kv_head) const {
+    void pack_queries(std::span<const Piece> pieces, int kv_head, float* q) const {
+        const std::ptrdiff_t first = std::ptrdiff_t{kv_head} * group_ * shape_.head_dim;
+        for (int part = 0; part < shape_.head_dim; part += query_part) {
+            const int count = std::min(query_part, shape_.head_dim - part);
+            for (const Piece& piece : pieces)
+                for (int g = 0; g < group_; ++g, q += query_part)
+                    std::copy_n(piece.query->q + first + g * shape_.head_dim + part, count, q);
+        }
+    }
+
+    /// Scores of the slots after the prefix: each block of keys is read once for all rows. `tile` has the
+    /// rows, `apart` their scores.
+    void score_ancestors(std::span<const Piece> pieces, int kv_head, ScoreTile tile, float* apart) const {
+        tile.scores = apart;
+        tile.score_stride = key_lanes;
+        tile.blocks = 1;
+        tile.fetch_values = nullptr;
         for (int block = next_block(pieces, -1); block >= 0; block = next_block(pieces, block)) {
-            ScoreTile tile = score_tile(*pieces.front().query, kv_head, block);
-            tile.blocks = 1;
-            rows.score(tile, &block);
+            tile.keys = score_tile(*pieces.front().query, kv_head, block).keys;
+            kernels_.score_blocks(tile);
+            const float* scores = apart;
+            for (const Piece& piece : pieces)
+                for (int g = 0; g < group_; ++g, scores += key_lanes) {
+                    float* weights = piece.weights + g * attention_chunk + piece.in_prefix;
+                    for (std::size_t i = 0; i < piece.ancestor_slots.size(); ++i)
+                        if (piece.ancestor_slots[i] / key_lanes == block)
+                            weights[i] = scores[piece.ancestor_slots[i] % key_lanes];
+                }
+        }
+    }
+
+    /// Mixes the values of a tile for the heads of `pieces`, as many as fit at a time.
+    void mix(std::span<const Piece> pieces, MixTile tile) const {
+        constexpr int at_once = 24;
+        float* out[at_once];
+        const int rows = static_cast<int>(pieces.size()) * group_;
+        for (int first = 0; first < rows; first += at_once) {
+            tile.rows = std::min(at_once, rows - first);
+            for (int r = 0; r < tile.rows; ++r)
+                out[r] = pieces[(first + r) / group_].partials + (first + r) % group_ * partial_;
+            tile.weights = pieces.front().weights + first * attention_chunk;
+            tile.out = out;
+            kernels_.mix(tile);
+            tile.next_positions = 0;
         }
     }
 
@@ -311,6 +317,13 @@ class Call {
         tile.last = last;
         tile.head_dim = shape_.head_dim;
         return tile;
+    }
+
+    void add_next(const Next& next, MixTile& tile) const {
+        const int first_slot = next.unit.chunk * attention_chunk;
+        tile.next_keys = score_tile(*next.query, next.unit.kv_head, first_slot / key_lanes).keys;
+        tile.next_values = value_row(*next.query, next.unit.kv_head, first_slot);
+        tile.next_positions = std::clamp(num_positions(*next.query) - first_slot, 0, attention_chunk);
     }
 
     const void* value_row(const AttentionQuery& query, int kv_head, int slot) const {

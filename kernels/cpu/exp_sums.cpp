@@ -17,17 +17,15 @@ void exp_sums(ThreadPool& pool, Rows<const float> x, float scale, std::span<floa
     constexpr std::int64_t operations_per_value = 4;
     split_range(pool, x.rows, std::int64_t{x.rows} * x.cols * operations_per_value,
                 [&](int, int begin, int end) {
-                    float scaled[exp_sums_block];
                     for (int r = begin; r < end; ++r) {
                         const float* row = x.row_data(r);
                         float top = kernels.largest(row, x.cols);
                         if (top == -std::numeric_limits<float>::infinity()) top = 0.0f;
                         tops[r] = top;
                         for (int b = 0; b < blocks; ++b) {
-                            const float* values = row + b * exp_sums_block;
-                            const int count = std::min(exp_sums_block, x.cols - b * exp_sums_block);
-                            for (int j = 0; j < count; ++j) scaled[j] = (values[j] - top) * scale;
-                            sums.row_data(r)[b] = kernels.sum_exp(scaled, count, 0.0f);
+                            const int first = b * exp_sums_block;
+                            const int count = std::min(exp_sums_block, x.cols - first);
+                            sums.row_data(r)[b] = kernels.sum_exp(row + first, count, top, scale);
                         }
                     }
                 });

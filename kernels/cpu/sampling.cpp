@@ -3,6 +3,7 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/numel.h"
 #include "kernels/cpu/probabilities.h"
@@ -10,6 +11,7 @@
 #include "kernels/cpu/set_ops.h"
 #include "kernels/cpu/threads/split.h"
 #include "kernels/cpu/vector/dispatch.h"
+#include "kernels/cpu/vector/selection.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -78,8 +80,9 @@ class RowWeights {
     float top_, inverse_;
 };
 
-/// Best tokens tried first for top-p: most rows are peaked.
-constexpr int initial_top_k = 64;
+/// Best tokens tried first for top-p: most rows are peaked. More than max_heap, which topk() finds by a
+/// sample.
+constexpr int initial_top_k = 2 * max_heap;
 
 /// Computes the maxima and block sums of rows. Returns the block sums.
 Rows<const float> add_blocks(ThreadPool& pool, Rows<const float> logits, float inverse,
@@ -178,17 +181,27 @@ void sample(ThreadPool& pool, const SampleOp& op, SampleScratch& scratch) {
         return;
     }
     scratch.selected.resize(pool.threads());
-    for (std::vector<std::int32_t>& selected : scratch.selected) selected.reserve(op.vocab);
+    const RowKernels& kernels = row_kernels(pool);
+    const int capacity = op.vocab + 16;
+    for (std::vector<std::int32_t>& selected : scratch.selected) selected.resize(capacity);
     split_range(pool, op.rows, std::int64_t{op.rows} * op.vocab, [&](int thread, int begin, int end) {
-        std::vector<std::int32_t>& selected = scratch.selected[thread];
+        std::int32_t* ids = scratch.selected[thread].data();
         for (int r = begin; r < end; ++r) {
             const std::span<const float> values = logits.row(r);
             const float least = op.mask.min_logit[r];
             const std::int32_t last = op.mask.last_tied_id[r];
-            selected.clear();
-            for (std::int32_t id = 0; id < op.vocab; ++id)
-                if (values[id] > least || (values[id] == least && id <= last)) selected.push_back(id);
-            float top = row_kernels(pool).largest(values.data(), op.vocab);
+            const float bound = slightly_below(least);
+            int found = op.vocab, next = 0;
+            if (std::isfinite(bound))
+                found = kernels.above(values.data(), 0, op.vocab, bound, ids, capacity, &next);
+            else
+                std::iota(ids, ids + op.vocab, 0);
+            const auto is_selected = [&](std::int32_t id) {
+                return values[id] > least || (values[id] == least && id <= last);
+            };
+            const std::span<const std::int32_t> selected(
+                ids, std::remove_if(ids, ids + found, [&](std::int32_t id) { return !is_selected(id); }));
+            float top = kernels.largest(values.data(), op.vocab);
             if (top == minus_infinity) top = 0.0f;
             const RowWeights row(values, top, {}, op.inv_temperature);
             const double sum = row.total(selected);

@@ -201,9 +201,14 @@ void argmax(ThreadPool& pool, Rows<const float> x, std::span<std::int32_t> out) 
         for (int r = begin; r < end; ++r) {
             const float* row = x.row_data(r);
             const float top = kernels.largest(row, x.cols);
-            int at = 0;
-            while (at < x.cols && !(row[at] == top)) ++at;
-            out[r] = at < x.cols ? at : 0;
+            int first = std::isfinite(top) ? x.cols : 0;
+            if (first > 0)
+                for_each_above(
+                    kernels, row, 0, x.cols, [top] { return slightly_below(top); },
+                    [&](int i) { first = row[i] == top ? std::min(first, i) : first; });
+            else
+                while (first < x.cols && !(row[first] == top)) ++first;
+            out[r] = first < x.cols ? first : 0;
         }
     });
 }

@@ -14,7 +14,7 @@
 #include "tests/support/demo_model.h"
 
 /// Times the demo target and drafter as a decode loop uses them. `bytes_per_second` counts the weights, keys
-/// and values that are read. Argument: threads=N.
+/// and values that are read. Arguments: threads=N and isa=NAME.
 namespace draftscope {
 namespace {
 
@@ -23,9 +23,10 @@ using kernels::Precision;
 constexpr int context_length = 256;  ///< committed tokens at the start of a timed step
 
 int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+kernels::Isa isa = kernels::best_isa();
 
 kernels::Backend& shared_exec() {
-    static const std::unique_ptr<kernels::Backend> exec = kernels::make_cpu_backend(threads);
+    static const std::unique_ptr<kernels::Backend> exec = kernels::make_cpu_backend(threads, isa);
     return *exec;
 }
 
@@ -122,7 +123,7 @@ void draft(benchmark::State& state, Precision precision, TreeSpec spec) {
 }
 
 void add_benchmarks() {
-    for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8}) {
+    for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8, Precision::int4}) {
         const std::string type(kernels::to_text(precision));
         const auto add = [&](const std::string& name, auto body) {
             benchmark::RegisterBenchmark((name + "/" + type).c_str(), body)
@@ -143,10 +144,15 @@ void add_benchmarks() {
 }  // namespace draftscope
 
 int main(int argc, char** argv) {
+    using draftscope::kernels::Isa;
     benchmark::Initialize(&argc, argv);
     for (int i = 1; i < argc; ++i) {
         if (std::strncmp(argv[i], "threads=", 8) == 0)
             draftscope::threads = std::max(1, std::atoi(argv[i] + 8));
+        for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx_vnni, Isa::avx512, Isa::avx512_vnni,
+                              Isa::avx512_bf16, Isa::amx}) {
+            if (argv[i] == "isa=" + std::string(draftscope::kernels::to_text(isa))) draftscope::isa = isa;
+        }
     }
     draftscope::add_benchmarks();
     benchmark::RunSpecifiedBenchmarks();

@@ -20,8 +20,7 @@ inline void prefetch_tile(const std::int8_t* at) {
 /// Prefetches for one tile; `bytes` of weights remain from the tile on.
 inline void fetch_tile(StreamReader& stream, long bytes) {
     if (bytes >= tile_bytes) {
-#pragma GCC unroll 16
-        for (int line = 0; line < tile_bytes; line += 64) stream.fetch_line();
+        stream.fetch_lines<tile_bytes / 64>();
     } else {
         for (long line = 0; line < bytes; line += 64) stream.fetch_line();
     }
@@ -295,44 +294,52 @@ struct Int4Amx {
         }
     }
 
+    /// Processes the groups of all blocks as one sequence, as Int8Amx does.
     template <int T>
     static void run(const MatmulWork& work, int begin, int end, int row) {
-        for (int block = begin; block < end; ++block) one_block<T>(work, block, row);
-    }
-
-    template <int T>
-    static void one_block(const MatmulWork& work, int block, int row) {
         const long groups = (work.k + int4_block - 1) / int4_block;
-        const auto* w = reinterpret_cast<const std::uint8_t*>(work.weights) + block * groups * packed_bytes;
-        const std::uint16_t* scales = work.scales + block * groups * scale_rows * lanes;
+        const long items = (end - begin) * groups;
+        const auto* w = reinterpret_cast<const std::uint8_t*>(work.weights) + begin * groups * packed_bytes;
+        const std::uint16_t* scales = work.scales + begin * groups * scale_rows * lanes;
         const std::int8_t* x = work.x_int8 + row * groups * int4_block;
         const float* x_scale = work.x_scale + row * groups;
         const float* x_sum = work.x_sum + row * groups;
+        StreamReader stream(work);
         alignas(64) std::uint8_t bytes[slots][group_bytes];
         alignas(64) Dots dots[slots];
         __m512 sum[T];
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) sum[t] = _mm512_setzero_ps();
-        for (long g = 0; g < unpacked_ahead && g < groups; ++g) unpack(w + g * packed_bytes, bytes[g]);
-        for (long g = 0; g < groups + dots_ahead; ++g) {
-            if (g < groups) {
-                const long next = g + unpacked_ahead;
-                if (next < groups) unpack(w + next * packed_bytes, bytes[next % slots]);
-                _mm_prefetch(reinterpret_cast<const char*>(w + next * packed_bytes + 2048), _MM_HINT_T0);
+        for (long item = 0; item < unpacked_ahead && item < items; ++item)
+            unpack(w + item * packed_bytes, bytes[item]);
+        long g = 0, ready = 0;
+        int block = begin;
+        for (long item = 0; item < items + dots_ahead; ++item) {
+            if (item < items) {
+                const long next = item + unpacked_ahead;
+                if (next < items) unpack(w + next * packed_bytes, bytes[next % slots]);
+                if (work.rows <= tile_rows) stream.fetch_lines<packed_bytes / 64>();
                 asm volatile("" : : "m"(bytes));  // stored before the tile load reads it
                 _tile_loadd(2, x + g * int4_block, groups * int4_block);
-                _tile_loadd(3, bytes[g % slots], row_bytes);
+                _tile_loadd(3, bytes[item % slots], row_bytes);
                 _tile_zero(0);
                 _tile_dpbssd(0, 2, 3);
-                store_dots<0>(dots[g % slots]);
+                store_dots<0>(dots[item % slots]);
+                if (++g == groups) g = 0;
             }
-            const long ready = g - dots_ahead;
-            if (ready < 0) continue;
-            add<T>(dots[ready % slots], scales + ready * scale_rows * lanes, x_scale + ready, x_sum + ready,
-                   groups, sum);
-        }
+            if (item < dots_ahead) continue;
+            __builtin_prefetch(scales + Narrow::scales_ahead, 0, 2);
+            add<T>(dots[(item - dots_ahead) % slots], scales, x_scale + ready, x_sum + ready, groups, sum);
+            scales += scale_rows * lanes;
+            if (++ready < groups) continue;
+            ready = 0;
 #pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) store_tile_row(work, block, row + t, sum[t]);
+            for (int t = 0; t < T; ++t) {
+                store_tile_row(work, block, row + t, sum[t]);
+                sum[t] = _mm512_setzero_ps();
+            }
+            ++block;
+        }
     }
 };
 

@@ -15,7 +15,7 @@ struct Halved {
     template <int R, int T>
     static void run(const MatmulWork& work, int block, int row) {
         static_assert(R == 1);
-        for (int h = 0; h < halves; ++h) Tile::template run<T>(work, block, row, h);
+        for_each_half(work, [&](int h) { Tile::template run<T>(work, block, row, h); });
     }
 };
 
@@ -100,7 +100,7 @@ struct Bf16Tile {
 /// int8 by vpmaddwd on 16-bit values. The 128 products of a group, each up to 127 * 127 * 128, are summed
 /// exactly in 32 bits, as on every other path.
 struct Int8Tile {
-    static constexpr int rows = 3;
+    static constexpr int rows = 4;
 
     template <int T>
     [[gnu::noinline]] static void run(const MatmulWork& work, int block, int row, int h) {
@@ -110,24 +110,25 @@ struct Int8Tile {
         const std::uint16_t* scales = work.scales + block * groups * lanes + 8 * h;
         const long width = groups * quant_block;
         const auto* x = reinterpret_cast<const std::int16_t*>(work.x_int8) + row * width;
+        StreamReader stream(work);
         __m256 sum[T] = {};
         for (long g = 0; g < groups; ++g) {
             const long last = (g + 1) * quant_block < padded ? (g + 1) * quant_block : padded;
             __m256i dot[T][2] = {};  // of four outputs each, two sums per output
-#pragma GCC unroll 2
-            for (long i = g * quant_block; i < last; i += 4) {
-                const auto* at = reinterpret_cast<const __m128i*>(w + i * lanes);
-                const __m256i first = _mm256_cvtepi8_epi16(_mm_load_si128(at));
-                const __m256i second = _mm256_cvtepi8_epi16(_mm_load_si128(at + 1));
+            for_each_quad(
+                stream, g * quant_block, last, [&](long i) __attribute__((always_inline)) {
+                    const auto* at = reinterpret_cast<const __m128i*>(w + i * lanes);
+                    const __m256i first = _mm256_cvtepi8_epi16(_mm_load_si128(at));
+                    const __m256i second = _mm256_cvtepi8_epi16(_mm_load_si128(at + 1));
 #pragma GCC unroll 8
-                for (int t = 0; t < T; ++t) {
-                    long long four;
-                    __builtin_memcpy(&four, x + t * width + i, sizeof(four));
-                    const __m256i values = _mm256_set1_epi64x(four);
-                    dot[t][0] = _mm256_add_epi32(dot[t][0], _mm256_madd_epi16(first, values));
-                    dot[t][1] = _mm256_add_epi32(dot[t][1], _mm256_madd_epi16(second, values));
-                }
-            }
+                    for (int t = 0; t < T; ++t) {
+                        long long four;
+                        __builtin_memcpy(&four, x + t * width + i, sizeof(four));
+                        const __m256i values = _mm256_set1_epi64x(four);
+                        dot[t][0] = _mm256_add_epi32(dot[t][0], _mm256_madd_epi16(first, values));
+                        dot[t][1] = _mm256_add_epi32(dot[t][1], _mm256_madd_epi16(second, values));
+                    }
+                });
             const __m128i packed = _mm_load_si128(reinterpret_cast<const __m128i*>(scales + g * lanes));
             const __m256 w_scale = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(packed), 16));
 #pragma GCC unroll 8
@@ -138,6 +139,7 @@ struct Int8Tile {
                 const __m256 all = _mm256_cvtepi32_ps(_mm256_permute4x64_epi64(pairs, 0xd8));
                 sum[t] = _mm256_fmadd_ps(all, _mm256_mul_ps(w_scale, factor), sum[t]);
             }
+            if constexpr (T > 3) asm volatile("" : "+m"(sum));  // the loop over inputs needs the registers
         }
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) store_half(work, block, row + t, h, sum[t]);
@@ -164,9 +166,11 @@ struct Int4Tile {
         const std::int8_t* x = work.x_int8 + row * groups * int4_block;
         const __m256i ones = _mm256_set1_epi16(1);
         const __m256i nibble = _mm256_set1_epi8(15);
+        StreamReader stream(work);
         __m256 sum[T] = {};
         for (long g = 0; g < groups; ++g) {
             __m256i pairs[T] = {};
+            stream.fetch_lines<int4_block / 8>();
 #pragma GCC unroll 2
             for (int j = 0; j < int4_block / 8; ++j) {
                 const auto* at = w + (g * int4_block / 2 + 4 * j) * lanes;

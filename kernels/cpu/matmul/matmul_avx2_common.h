@@ -24,6 +24,34 @@ inline void store_tile_row(const MatmulWork& work, int block, int row, const __m
     for (int h = 0; h < halves; ++h) store_half(work, block, row, h, sum[h]);
 }
 
+/// Calls run(half) for both halves of a block. Each makes half of the prefetches, since each reads all lines.
+template <typename Run>
+void for_each_half(const MatmulWork& work, Run run) {
+    const std::ptrdiff_t step = work.stream != nullptr ? work.stream->step : 0;
+    for (int h = 0; h < halves; ++h) {
+        if (work.stream != nullptr) work.stream->step = step * (h + 1) / halves - step * h / halves;
+        run(h);
+    }
+    if (work.stream != nullptr) work.stream->step = step;
+}
+
+/// Calls step(i) for every fourth input i in [begin, end) and prefetches one line for each.
+template <typename Step>
+[[gnu::always_inline]] inline void for_each_quad(StreamReader& stream, long begin, long end, Step step) {
+    constexpr int at_once = 4;
+    long i = begin;
+#pragma GCC unroll 1
+    for (; i + 4 * at_once <= end; i += 4 * at_once) {
+        stream.fetch_lines<at_once>();
+#pragma GCC unroll 2
+        for (int q = 0; q < at_once; ++q) step(i + 4 * q);
+    }
+    for (; i < end; i += 4) {
+        stream.fetch_line();
+        step(i);
+    }
+}
+
 inline __m256 half_floats(const std::uint16_t* at) {
     return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(at)));
 }

@@ -17,34 +17,6 @@ inline void store_tile_row(const MatmulWork& work, int block, int row, __m512 su
     _mm512_mask_storeu_ps(work.y + row * work.y_stride + block * lanes, mask, sum);
 }
 
-/// Prefetches one line for every line of weights that is used. Unlike the hardware prefetcher, it does not
-/// stop at each 4 KiB page. One gapless stream per thread is a tenth faster than two. Lines go to L2, which
-/// has space for the prefetch distance.
-class StreamReader {
-  public:
-    explicit StreamReader(const MatmulWork& work)
-        : work_stream_(work.stream), stream_{work.weights, work.weights + 64, work.weights, 0, 64} {
-        if (work_stream_ != nullptr) stream_ = *work_stream_;
-    }
-    ~StreamReader() {
-        if (work_stream_ != nullptr) work_stream_->at = stream_.at;
-    }
-    StreamReader(const StreamReader&) = delete;
-    StreamReader& operator=(const StreamReader&) = delete;
-    void fetch_line() {
-        _mm_prefetch(reinterpret_cast<const char*>(stream_.at), _MM_HINT_T1);
-        stream_.at += stream_.step;
-        // The next line may be in the next product's weights.
-        const bool passed =
-            static_cast<std::size_t>(stream_.at - stream_.end) < static_cast<std::size_t>(stream_.step);
-        stream_.at = passed ? stream_.next : stream_.at;
-    }
-
-  private:
-    PrefetchState* work_stream_;
-    PrefetchState stream_;
-};
-
 /// Loads 16 scales of one group as f32.
 inline __m512 load_scales(const std::uint16_t* scales) {
     const __m256i half = _mm256_load_si256(reinterpret_cast<const __m256i*>(scales));

@@ -8,14 +8,14 @@ namespace {
 /// Int8VnniTile (matmul_int8_vnni.h) in halves of a block.
 struct Int8Tile {
     static constexpr int blocks = 1;
-    static constexpr int rows = 3;
+    static constexpr int rows = 6;
 
     template <int R, int T>
     static void run(const MatmulWork& work, int block, int row) {
         static_assert(R == 1);
         // One half of a single row has too few sums to hide their latency.
         if constexpr (T == 1) return part<T, halves>(work, block, row, 0);
-        for (int h = 0; h < halves; ++h) part<T, 1>(work, block, row, h);
+        for_each_half(work, [&](int h) { part<T, 1>(work, block, row, h); });
     }
 
     /// `H` halves of the block, starting at half `first`.
@@ -31,38 +31,42 @@ struct Int8Tile {
         const float* x_scale = work.x_scale + row * groups;
         const std::int32_t* x_start = work.x_start + row * groups;
         const __m256i offset = _mm256_set1_epi8(static_cast<char>(int8_offset));
+        StreamReader stream(work);
+        StridedPointers<2 * T> four(x, width);
         __m256 sum[T][H] = {};
         for (long g = 0; g < groups; ++g) {
             const long last = (g + 1) * quant_block < padded ? (g + 1) * quant_block : padded;
             __m256i high[T][H] = {};
             __m256i low[T][H];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 2
                 for (int h = 0; h < H; ++h) low[t][h] = _mm256_set1_epi32(x_start[t * groups + g]);
             }
-            for (long i = g * quant_block; i < last; i += 4) {
-                const auto* at = reinterpret_cast<const __m256i*>(w + i * lanes);
-                __m256i wide[H];
+            for_each_quad(
+                stream, g * quant_block, last, [&](long i) __attribute__((always_inline)) {
+                    const auto* at = reinterpret_cast<const __m256i*>(w + i * lanes);
+                    __m256i wide[H];
 #pragma GCC unroll 2
-                for (int h = 0; h < H; ++h) wide[h] = _mm256_xor_si256(_mm256_load_si256(at + h), offset);
-#pragma GCC unroll 4
-                for (int t = 0; t < T; ++t) {
-                    const __m256i a = four_inputs(x + 2 * t * width + i);
-                    const __m256i b = four_inputs(x + (2 * t + 1) * width + i);
+                    for (int h = 0; h < H; ++h) wide[h] = _mm256_xor_si256(_mm256_load_si256(at + h), offset);
+#pragma GCC unroll 8
+                    for (int t = 0; t < T; ++t) {
+                        const __m256i a = four_inputs(four[2 * t]);
+                        const __m256i b = four_inputs(four[2 * t + 1]);
 #pragma GCC unroll 2
-                    for (int h = 0; h < H; ++h) {
-                        high[t][h] = _mm256_dpbusd_avx_epi32(high[t][h], wide[h], a);
-                        low[t][h] = _mm256_dpbusd_avx_epi32(low[t][h], wide[h], b);
+                        for (int h = 0; h < H; ++h) {
+                            high[t][h] = _mm256_dpbusd_avx_epi32(high[t][h], wide[h], a);
+                            low[t][h] = _mm256_dpbusd_avx_epi32(low[t][h], wide[h], b);
+                        }
                     }
-                }
-            }
+                    four.advance(4);
+                });
 #pragma GCC unroll 2
             for (int h = 0; h < H; ++h) {
                 const auto* group_scales = reinterpret_cast<const __m128i*>(scales + g * lanes + 8 * h);
                 const __m256 w_scale = _mm256_castsi256_ps(
                     _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_load_si128(group_scales)), 16));
-#pragma GCC unroll 4
+#pragma GCC unroll 8
                 for (int t = 0; t < T; ++t) {
                     const __m256i dot =
                         _mm256_add_epi32(_mm256_slli_epi32(high[t][h], int8_low_bits), low[t][h]);
@@ -70,8 +74,9 @@ struct Int8Tile {
                     sum[t][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), factor, sum[t][h]);
                 }
             }
+            if constexpr (T > 3) asm volatile("" : "+m"(sum));  // the loop over inputs needs the registers
         }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 2
             for (int h = 0; h < H; ++h) store_half(work, block, row + t, first + h, sum[t][h]);
@@ -83,13 +88,13 @@ struct Int8Tile {
 template <bool Symmetric>
 struct Int4Tile {
     static constexpr int blocks = 1;
-    static constexpr int rows = 4;
+    static constexpr int rows = 8;
     static constexpr int scale_rows = Symmetric ? 1 : 2;
 
     template <int R, int T>
     static void run(const MatmulWork& work, int block, int row) {
         static_assert(R == 1);
-        for (int h = 0; h < halves; ++h) half<T>(work, block, row, h);
+        for_each_half(work, [&](int h) { half<T>(work, block, row, h); });
     }
 
     template <int T>
@@ -100,14 +105,18 @@ struct Int4Tile {
         const std::uint16_t* scales = work.scales + block * groups * scale_rows * lanes + 8 * h;
         const std::int8_t* x = work.x_int8 + row * groups * int4_block;
         const __m256i nibble = _mm256_set1_epi8(15);
+        StreamReader stream(work);
         __m256 sum[T] = {};
+        // For few rows, two sums each, so that one instruction's products need not wait for the previous
+        // ones.
+        constexpr int chains = T <= 3 ? 2 : 1;
         for (long g = 0; g < groups; ++g) {
-            // Two sums per row, so that one instruction's products need not wait for the previous ones.
-            __m256i dot[T][2];
-#pragma GCC unroll 4
+            __m256i dot[T][chains];
+            stream.fetch_lines<int4_block / 8>();
+#pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
                 dot[t][0] = _mm256_set1_epi32(Symmetric ? work.x_start[(row + t) * groups + g] : 0);
-                dot[t][1] = _mm256_setzero_si256();
+                if constexpr (chains == 2) dot[t][1] = _mm256_setzero_si256();
             }
 #pragma GCC unroll 2
             for (int j = 0; j < int4_block / 8; ++j) {
@@ -115,27 +124,29 @@ struct Int4Tile {
                 const __m256i both = _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
                 const __m256i first = _mm256_and_si256(both, nibble);
                 const __m256i second = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
                 for (int t = 0; t < T; ++t) {
                     const std::int8_t* eight = x + (t * groups + g) * int4_block + 8 * j;
                     dot[t][0] = _mm256_dpbusd_avx_epi32(dot[t][0], first, four_inputs(eight));
-                    dot[t][1] = _mm256_dpbusd_avx_epi32(dot[t][1], second, four_inputs(eight + 4));
+                    dot[t][chains - 1] =
+                        _mm256_dpbusd_avx_epi32(dot[t][chains - 1], second, four_inputs(eight + 4));
                 }
             }
             const std::uint16_t* group_scales = scales + g * scale_rows * lanes;
             const __m256 scale = half_floats(group_scales);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
                 const long at = (row + t) * groups + g;
                 const __m256 factor = _mm256_mul_ps(scale, _mm256_set1_ps(work.x_scale[at]));
-                const __m256 both = _mm256_cvtepi32_ps(_mm256_add_epi32(dot[t][0], dot[t][1]));
-                sum[t] = _mm256_fmadd_ps(both, factor, sum[t]);
+                if constexpr (chains == 2) dot[t][0] = _mm256_add_epi32(dot[t][0], dot[t][1]);
+                sum[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[t][0]), factor, sum[t]);
                 if constexpr (!Symmetric)
                     sum[t] = _mm256_fmadd_ps(half_floats(group_scales + lanes),
                                              _mm256_set1_ps(work.x_sum[at]), sum[t]);
             }
+            if constexpr (T > 4) asm volatile("" : "+m"(sum));  // the loop over inputs needs the registers
         }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int t = 0; t < T; ++t) store_half(work, block, row + t, h, sum[t]);
     }
 };

@@ -17,7 +17,9 @@ struct Int4VnniTile {
     static constexpr int blocks = 2;
     static constexpr int rows = Symmetric ? 5 : 4;
     static constexpr int scale_rows = Symmetric ? 1 : 2;
-    static constexpr int streamed_rows = rows;
+    /// Distance of the scales' prefetches: the groups that the weights' prefetch distance covers.
+    static constexpr int scales_ahead = 32 * scale_rows * lanes;
+    static constexpr int single_rows = 12;
 
     template <int R, int T>
     static void run(const MatmulWork& work, int block, int row) {
@@ -30,9 +32,10 @@ struct Int4VnniTile {
         const std::int32_t* x_start = work.x_start + row * groups;
         const float* x_sum = work.x_sum + row * groups;
         const __m512i low = _mm512_set1_epi8(15);
-        // Two chains for a single row, to hide latency.
-        constexpr int chains = R == 1 ? 2 : 1;
+        // Two chains for few rows, to hide latency.
+        constexpr int chains = R == 1 && T <= 4 ? 2 : 1;
         StreamReader stream(work);
+        StridedPointers<T> inputs(x, groups * int4_block);
         __m512 sum[T][R];
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {
@@ -51,21 +54,20 @@ struct Int4VnniTile {
                 }
             }
             const auto* at = w + g * (int4_block / 2) * lanes;
-            const std::int8_t* eight = x + g * int4_block;
+            stream.fetch_lines<R * int4_block / 8>();
 #pragma GCC unroll 4
-            for (int j = 0; j < int4_block / 8; ++j, at += 4 * lanes, eight += 8) {
+            for (int j = 0; j < int4_block / 8; ++j, at += 4 * lanes) {
                 __m512i first[R];
                 __m512i second[R];
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) {
-                    stream.fetch_line();
                     const __m512i both = _mm512_load_si512(at + r * stride);
                     first[r] = _mm512_and_si512(both, low);
                     second[r] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
                 }
 #pragma GCC unroll 16
                 for (int t = 0; t < T; ++t) {
-                    const std::int8_t* at_row = eight + t * groups * int4_block;
+                    const std::int8_t* at_row = inputs[t] + 8 * j;
                     const __m512i a = four_inputs(at_row);
                     const __m512i b = four_inputs(at_row + 4);
 #pragma GCC unroll 4
@@ -75,6 +77,7 @@ struct Int4VnniTile {
                     }
                 }
             }
+            inputs.advance(int4_block);
             if constexpr (chains == 2) {
 #pragma GCC unroll 16
                 for (int t = 0; t < T; ++t) dot[t][0][0] = _mm512_add_epi32(dot[t][0][0], dot[t][0][1]);
@@ -82,6 +85,7 @@ struct Int4VnniTile {
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
                 const std::uint16_t* group_scales = scales + (r * groups + g) * scale_rows * lanes;
+                __builtin_prefetch(group_scales + scales_ahead, 0, 2);
                 const __m512 scale = half_floats(group_scales);
 #pragma GCC unroll 16
                 for (int t = 0; t < T; ++t) {

@@ -12,7 +12,7 @@ namespace {
 struct Int8VnniTile {
     static constexpr int blocks = 2;
     static constexpr int rows = 4;
-    static constexpr int streamed_rows = 4;
+    static constexpr int single_rows = 12;
 
     template <int R, int T>
     static void run(const MatmulWork& work, int block, int row) {
@@ -27,7 +27,11 @@ struct Int8VnniTile {
         const __m512i offset = _mm512_set1_epi8(static_cast<char>(int8_offset));
         // Two chains for a single sum, to hide latency.
         constexpr int chains = T * R == 1 ? 2 : 1;
+        constexpr int at_once = 4;  ///< lines of weights per block
+        // The loop over inputs needs two registers per sum, so the f32 sums of a high tile are in memory.
+        constexpr bool sums_in_memory = 3 * T * R > 24;
         StreamReader stream(work);
+        StridedPointers<2 * T> four(x, width);
         __m512 sum[T][R];
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {
@@ -47,20 +51,18 @@ struct Int8VnniTile {
                 }
             }
             const auto* at = w + g * quant_block * lanes;
-            const std::int8_t* four = x + g * quant_block;
             const long left = stride - g * quant_block * lanes;
             const auto* end = at + (left < quant_block * lanes ? left : quant_block * lanes);
             const auto step = [&](int chain) __attribute__((always_inline)) {
                 __m512i wide[R];
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) {
-                    stream.fetch_line();
                     wide[r] = _mm512_xor_si512(_mm512_load_si512(at + r * stride), offset);
                 }
 #pragma GCC unroll 16
                 for (int t = 0; t < T; ++t) {
-                    const __m512i a = four_inputs(four + 2 * t * width);
-                    const __m512i b = four_inputs(four + (2 * t + 1) * width);
+                    const __m512i a = four_inputs(four[2 * t]);
+                    const __m512i b = four_inputs(four[2 * t + 1]);
 #pragma GCC unroll 4
                     for (int r = 0; r < R; ++r) {
                         high[t][r][chain] = _mm512_dpbusd_epi32(high[t][r][chain], wide[r], a);
@@ -68,18 +70,18 @@ struct Int8VnniTile {
                     }
                 }
                 at += 4 * lanes;
-                four += 4;
+                four.advance(4);
             };
-            if constexpr (chains == 2) {
-#pragma GCC unroll 2
-                while (at < end) {
-                    step(0);
-                    if (at == end) break;
-                    step(1);
-                }
-            } else {
+#pragma GCC unroll 1
+            while (end - at >= at_once * 4 * lanes) {
+                stream.fetch_lines<at_once * R>();
 #pragma GCC unroll 4
-                while (at < end) step(0);
+                for (int q = 0; q < at_once; ++q) step(q % chains);
+            }
+#pragma GCC unroll 1
+            while (at < end) {
+                stream.fetch_lines<R>();
+                step(0);
             }
             if constexpr (chains == 2) {
                 high[0][0][0] = _mm512_add_epi32(high[0][0][0], high[0][0][1]);
@@ -99,6 +101,7 @@ struct Int8VnniTile {
                                                 sum[t][r]);
                 }
             }
+            if constexpr (sums_in_memory) asm volatile("" : "+m"(sum));
         }
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {

@@ -41,7 +41,7 @@ struct AttentionKernelsOf : VecMath<V> {
     template <typename T, int R, int B, bool Fetch>
     static void dot_tile(const ScoreTile& t, int row, int block) {
         const T* keys = static_cast<const T*>(t.keys) + block * t.block_stride;
-        const float* const* q = t.q + row;
+        const float* q = t.q + std::int64_t{row} * query_part;
         Fetcher<T> fetcher(t, block);
         const bool more = block + 2 * B <= t.blocks;
         F sum[R][B];
@@ -50,30 +50,34 @@ struct AttentionKernelsOf : VecMath<V> {
 #pragma GCC unroll 4
             for (int b = 0; b < B; ++b) sum[r][b] = V::set1(0.0f);
         }
-        for (int d = 0; d < t.head_dim; ++d) {
-            if constexpr (Fetch) {
-                constexpr int dims = Fetcher<T>::line / key_lanes;
-                for (int b = 0; d % dims == 0 && b < B; ++b) {
-                    if (more) __builtin_prefetch(keys + (b + B) * t.block_stride + d * key_lanes, 0, 3);
-                    fetcher.next_value();
+        for (int part = 0; part < t.head_dim; part += query_part) {
+            const int count = t.head_dim - part < query_part ? t.head_dim - part : query_part;
+            for (int d = 0; d < count; ++d, keys += key_lanes) {
+                if constexpr (Fetch) {
+                    constexpr int dims = Fetcher<T>::line / key_lanes;
+                    for (int b = 0; d % dims == 0 && b < B; ++b) {
+                        if (more) __builtin_prefetch(keys + (b + B) * t.block_stride, 0, 3);
+                        fetcher.next_value();
+                    }
+                }
+                F k[B];
+#pragma GCC unroll 4
+                for (int b = 0; b < B; ++b) {
+                    k[b] = V::load(keys + b * t.block_stride);
+                    V::hold(k[b]);
+                }
+#pragma GCC unroll 16
+                for (int r = 0; r < R; ++r) {
+                    const F a = V::set1(q[r * query_part + d]);
+#pragma GCC unroll 4
+                    for (int b = 0; b < B; ++b) sum[r][b] = V::mul_add(a, k[b], sum[r][b]);
                 }
             }
-            F k[B];
-#pragma GCC unroll 4
-            for (int b = 0; b < B; ++b) {
-                k[b] = V::load(keys + b * t.block_stride + d * key_lanes);
-                V::hold(k[b]);
-            }
-#pragma GCC unroll 16
-            for (int r = 0; r < R; ++r) {
-                const F a = V::set1(q[r][d]);
-#pragma GCC unroll 4
-                for (int b = 0; b < B; ++b) sum[r][b] = V::mul_add(a, k[b], sum[r][b]);
-            }
+            q += std::int64_t{t.rows} * query_part;
         }
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
-            float* out = t.scores[row + r] + block * key_lanes;
+            float* out = t.scores + (row + r) * t.score_stride + block * key_lanes;
 #pragma GCC unroll 4
             for (int b = 0; b < B; ++b) V::store(out + b * key_lanes, sum[r][b]);
         }
@@ -95,6 +99,8 @@ struct AttentionKernelsOf : VecMath<V> {
         int r = 0;
         if constexpr (V::max_query_rows >= 12) {
             for (; r + 12 <= t.rows; r += 12) dot_rows<T, 12>(t, r);
+        }
+        if constexpr (V::max_query_rows >= 6) {
             for (; r + 6 <= t.rows; r += 6) dot_rows<T, 6>(t, r);
             for (; r + 3 <= t.rows; r += 3) dot_rows<T, 3>(t, r);
         }
@@ -106,28 +112,70 @@ struct AttentionKernelsOf : VecMath<V> {
         t.fp16 ? dot_all<std::uint16_t>(t) : dot_all<float>(t);
     }
 
-    /// Works in units of ln 2, so that 2^x needs no other factor.
-    static void exp2_scores(float* scores, int count, float scale, float* maximum_and_sum) {
+    /// Works in units of ln 2, so that 2^x needs no other factor. Rows are interleaved to hide latencies.
+    template <int R>
+    static void exp2_rows(float* scores, int count, float scale, float* maximum_and_sum, std::int64_t step) {
         constexpr float log2_e = 1.44269504f;
         const int padded = (count + 15) / 16 * 16;
-        for (int p = count; p < padded; ++p) scores[p] = -__builtin_inff();
-        F best = V::load(scores);
-        for (int p = 16; p < padded; p += 16) best = V::max(V::load(scores + p), best);
         const float factor = scale * log2_e;
-        const float top = V::largest(best) * factor;
-        const F minus = V::set1(-top), times = V::set1(factor), low = V::set1(-127.0f);
-        F total = V::set1(0.0f);
-        for (int p = 0; p < padded; p += 16) {
-            const F e = exp2_below_one(V::max(V::mul_add(V::load(scores + p), times, minus), low));
-            V::store(scores + p, e);
-            total = V::add(total, e);
+        const F times = V::set1(factor), low = V::set1(-127.0f);
+        F best[R], minus[R], total[R];
+        for (int r = 0; r < R; ++r) {
+            float* row = scores + r * attention_chunk;
+            for (int p = count; p < padded; ++p) row[p] = -__builtin_inff();
+            best[r] = V::load(row);
         }
-        maximum_and_sum[0] = top;
-        maximum_and_sum[1] = V::sum(total);
+        for (int p = 16; p < padded; p += 16) {
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) best[r] = V::max(V::load(scores + r * attention_chunk + p), best[r]);
+        }
+        for (int r = 0; r < R; ++r) {
+            const float top = V::largest(best[r]) * factor;
+            maximum_and_sum[r * step] = top;
+            minus[r] = V::set1(-top);
+            total[r] = V::set1(0.0f);
+        }
+        for (int p = 0; p < padded; p += 16) {
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) {
+                float* at = scores + r * attention_chunk + p;
+                const F e = exp2_below_one(V::max(V::mul_add(V::load(at), times, minus[r]), low));
+                V::store(at, e);
+                total[r] = V::add(total[r], e);
+            }
+        }
+        for (int r = 0; r < R; ++r) maximum_and_sum[r * step + 1] = V::sum(total[r]);
+    }
+
+    static void exp2_scores(float* scores, int rows, int count, float scale, float* maximum_and_sum,
+                            std::int64_t step) {
+        int r = 0;
+        const auto run = [&]<int R>() {
+            for (; r + R <= rows; r += R)
+                exp2_rows<R>(scores + r * attention_chunk, count, scale, maximum_and_sum + r * step, step);
+        };
+        run.template operator()<4>();
+        run.template operator()<3>();
+        run.template operator()<2>();
+        run.template operator()<1>();
+    }
+
+    /// Prefetches `Strips` vectors of the next values, and as many bytes of the next keys. Position p and
+    /// dimension d are those of the values.
+    template <typename T, int Strips>
+    static void fetch_next(const MixTile& t, int p, int d) {
+        const std::int64_t block = p / key_lanes * t.stride * key_lanes + p % key_lanes * t.head_dim + d;
+        const T* key = static_cast<const T*>(t.next_keys) + block;
+        const T* value = static_cast<const T*>(t.next_values) + p * t.stride + d;
+        constexpr int line = 64 / static_cast<int>(sizeof(T));
+        for (int i = 0; i < 16 * Strips; i += line) {
+            __builtin_prefetch(key + i, 0, 2);
+            __builtin_prefetch(value + i, 0, 2);
+        }
     }
 
     /// R rows, `Strips` vectors starting at dimension d: each load of a value serves R rows.
-    template <typename T, int R, int Strips>
+    template <typename T, int R, int Strips, bool Fetch>
     static void mix_strip(const MixTile& t, int row, int d) {
         F sum[R][Strips];
 #pragma GCC unroll 16
@@ -136,8 +184,11 @@ struct AttentionKernelsOf : VecMath<V> {
 #pragma GCC unroll 4
             for (int s = 0; s < Strips; ++s) sum[r][s] = t.first == 0 ? V::set1(0.0f) : V::load(out + 16 * s);
         }
-        const float* const* weights = t.weights + row;
+        const float* weights = t.weights + std::int64_t{row} * attention_chunk;
         for (int p = t.first; p < t.last; ++p) {
+            if constexpr (Fetch) {
+                if (p < t.next_positions) fetch_next<T, Strips>(t, p, d);
+            }
             const T* value = static_cast<const T*>(t.values) + t.slots[p] * t.stride + d;
             F v[Strips];
 #pragma GCC unroll 4
@@ -147,7 +198,7 @@ struct AttentionKernelsOf : VecMath<V> {
             }
 #pragma GCC unroll 16
             for (int r = 0; r < R; ++r) {
-                const F w = V::set1(weights[r][p]);
+                const F w = V::set1(weights[r * attention_chunk + p]);
 #pragma GCC unroll 4
                 for (int s = 0; s < Strips; ++s) sum[r][s] = V::mul_add(w, v[s], sum[r][s]);
             }
@@ -165,16 +216,18 @@ struct AttentionKernelsOf : VecMath<V> {
         F sum = t.first == 0 ? V::set1(0.0f) : V::load_n(t.out[row] + d, n);
         for (int p = t.first; p < t.last; ++p) {
             const T* value = static_cast<const T*>(t.values) + t.slots[p] * t.stride + d;
-            sum = V::mul_add(V::set1(t.weights[row][p]), V::load_n(value, n), sum);
+            sum = V::mul_add(V::set1(t.weights[row * attention_chunk + p]), V::load_n(value, n), sum);
         }
         V::store_n(t.out[row] + d, sum, n);
     }
 
     template <typename T, int R, int Strips>
     static void mix_rows(const MixTile& t, int row) {
+        const bool fetch = row == 0 && t.next_positions > 0;
         int d = 0;
-        for (; d + 16 * Strips <= t.head_dim; d += 16 * Strips) mix_strip<T, R, Strips>(t, row, d);
-        for (; d + 16 <= t.head_dim; d += 16) mix_strip<T, R, 1>(t, row, d);
+        for (; d + 16 * Strips <= t.head_dim; d += 16 * Strips)
+            fetch ? mix_strip<T, R, Strips, true>(t, row, d) : mix_strip<T, R, Strips, false>(t, row, d);
+        for (; d + 16 <= t.head_dim; d += 16) mix_strip<T, R, 1, false>(t, row, d);
         if (d == t.head_dim) return;
         for (int r = 0; r < R; ++r) mix_rest<T>(t, row + r, d, t.head_dim - d);
     }
@@ -184,12 +237,14 @@ struct AttentionKernelsOf : VecMath<V> {
         int r = 0;
         if constexpr (V::max_query_rows >= 12) {
             for (; r + 12 <= t.rows; r += 12) mix_rows<T, 12, 2>(t, r);
-            for (; r + 6 <= t.rows; r += 6) mix_rows<T, 6, 4>(t, r);
-            for (; r + 3 <= t.rows; r += 3) mix_rows<T, 3, 4>(t, r);
-            for (; r + 2 <= t.rows; r += 2) mix_rows<T, 2, 4>(t, r);
         }
-        constexpr int strips = V::max_query_rows >= 12 ? 4 : 2;
-        for (; r < t.rows; ++r) mix_rows<T, 1, strips>(t, r);
+        constexpr int strips = V::max_query_rows >= 12 ? 4 : 1, few_row_strips = strips == 4 ? 4 : 2;
+        if constexpr (V::max_query_rows >= 6) {
+            for (; r + 6 <= t.rows; r += 6) mix_rows<T, 6, strips>(t, r);
+            for (; r + 3 <= t.rows; r += 3) mix_rows<T, 3, strips>(t, r);
+            for (; r + 2 <= t.rows; r += 2) mix_rows<T, 2, few_row_strips>(t, r);
+        }
+        for (; r < t.rows; ++r) mix_rows<T, 1, few_row_strips>(t, r);
     }
 
     static void mix(const MixTile& t) {
@@ -203,27 +258,23 @@ struct AttentionKernelsOf : VecMath<V> {
             top = m > top ? m : top;
         }
         float total = 0.0f;
-        float factor[16];
+        float factor[16] = {};
         for (int first = 0; first < chunks; first += 16) {
             const int count = chunks - first < 16 ? chunks - first : 16;
-            for (int j = 0; j < 16; ++j) {
-                factor[j] = j < count ? partials[(first + j) * step + head_dim] : -__builtin_inff();
-            }
+            for (int j = 0; j < count; ++j) factor[j] = partials[(first + j) * step + head_dim];
             const F above = V::max(V::add(V::load(factor), V::set1(-top)), V::set1(-127.0f));
             V::store(factor, exp2_below_one(above));
-            for (int j = 0; j < count; ++j) {
-                const float* partial = partials + (first + j) * step;
-                total += factor[j] * partial[head_dim + 1];
-                const F weight = V::set1(factor[j]);
-                for (int d = 0; d < head_dim; d += 16) {
-                    const F before = first + j == 0 ? V::set1(0.0f) : load_row(out, d, head_dim);
-                    store_row(out, d, head_dim, V::mul_add(weight, load_row(partial, d, head_dim), before));
+            for (int j = 0; j < count; ++j) total += factor[j] * partials[(first + j) * step + head_dim + 1];
+            // The last chunk divides by the total.
+            const F inverse = V::set1(first + count == chunks ? 1.0f / total : 1.0f);
+            for (int d = 0; d < head_dim; d += 16) {
+                F sum = first == 0 ? V::set1(0.0f) : load_row(out, d, head_dim);
+                for (int j = 0; j < count; ++j) {
+                    const float* partial = partials + (first + j) * step;
+                    sum = V::mul_add(V::set1(factor[j]), load_row(partial, d, head_dim), sum);
                 }
+                store_row(out, d, head_dim, V::mul(sum, inverse));
             }
-        }
-        const F inverse = V::set1(1.0f / total);
-        for (int d = 0; d < head_dim; d += 16) {
-            store_row(out, d, head_dim, V::mul(load_row(out, d, head_dim), inverse));
         }
     }
 };

@@ -9,11 +9,13 @@
 namespace draftscope::kernels {
 
 inline constexpr int attention_chunk = 128;  ///< logical positions that share one partial softmax
+inline constexpr int query_part = 64;        ///< dimensions of a query that are stored together
 
 /// Rows of queries against contiguous blocks of keys of one key/value head.
 struct ScoreTile {
-    const float* const* q = nullptr;  ///< [rows], each [head_dim]
-    float* const* scores = nullptr;   ///< [rows], each [blocks * key_lanes]
+    const float* q = nullptr;  ///< [ceil(head_dim / query_part), rows, query_part]
+    float* scores = nullptr;   ///< [rows, score_stride]
+    std::int64_t score_stride = 0;
     int rows = 0;
     const void* keys = nullptr;     ///< of the first block, f32 or fp16: [head_dim, key_lanes]
     bool fp16 = false;              ///< whether keys and values are fp16
@@ -27,8 +29,8 @@ struct ScoreTile {
 
 /// Rows of softmax weights against the values that they share: positions [first, last).
 struct MixTile {
-    const float* const* weights = nullptr;  ///< [rows], each with all positions
-    float* const* out = nullptr;  ///< [rows], each [head_dim], unnormalised; added to unless `first` is 0
+    const float* weights = nullptr;  ///< [rows, attention_chunk]
+    float* const* out = nullptr;     ///< [rows], each [head_dim], unnormalised; added to unless `first` is 0
     int rows = 0;
     const void* values = nullptr;  ///< of this key/value head, f32 or fp16
     bool fp16 = false;
@@ -36,6 +38,11 @@ struct MixTile {
     const std::int32_t* slots = nullptr;  ///< slot of each position
     int first = 0, last = 0;
     int head_dim = 0;
+    /// Keys and values that are read next: the first block and row of a chunk, or null. They are prefetched
+    /// from memory, as many positions as this tile has at most.
+    const void* next_keys = nullptr;
+    const void* next_values = nullptr;
+    int next_positions = 0;
 };
 
 struct RowKernels {
@@ -48,8 +55,8 @@ struct RowKernels {
     /// RoPE of x [heads, 2 * half] in place.
     void (*rope)(float* x, int heads, int half, const float* cos, const float* sin);
     float (*largest)(const float* x, int n);
-    /// sum_j exp(x[j] - shift)
-    float (*sum_exp)(const float* x, int n, float shift);
+    /// sum_j exp((x[j] - shift) * scale)
+    float (*sum_exp)(const float* x, int n, float shift, float scale);
     /// Finds indices above `limit` in x[0, n), ascending, at most `max_found`; sets `next` to continue from.
     int (*above)(const float* x, int first, int n, float limit, std::int32_t* out, int max_found, int* next);
     /// Finds the values above `limit` in x[0, n) and their indices plus `first`, in order. Returns the count.
@@ -72,9 +79,10 @@ struct RowKernels {
                           float* values);
     /// Multiplies every row with every key of the blocks.
     void (*score_blocks)(const ScoreTile& tile);
-    /// Replaces scores by 2^(score * scale / ln 2 - maximum). `maximum_and_sum` gets the maximum and the sum
-    /// of the results. `scores` has capacity for whole vectors.
-    void (*exp2_scores)(float* scores, int count, float scale, float* maximum_and_sum);
+    /// Replaces the scores of rows, `attention_chunk` apart, by 2^(score * scale / ln 2 - maximum).
+    /// `maximum_and_sum` gets the maximum and the sum of a row's results; those of rows are `step` apart.
+    void (*exp2_scores)(float* scores, int rows, int count, float scale, float* maximum_and_sum,
+                        std::int64_t step);
     void (*mix)(const MixTile& tile);
     /// Merges `chunks` partials (output, maximum, sum), `partial_step` floats apart, to out[head_dim].
     void (*join_chunks)(const float* partials, int chunks, std::int64_t partial_step, int head_dim,

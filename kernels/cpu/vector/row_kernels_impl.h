@@ -93,13 +93,15 @@ struct RowKernelsOf : VecMath<V> {
         return m;
     }
 
-    static float sum_exp(const float* x, int n, float shift) {
+    static float sum_exp(const float* x, int n, float shift, float scale) {
         constexpr float log2_e = 1.44269504f;
         F total[2] = {V::set1(0.0f), V::set1(0.0f)};
-        const F scale = V::set1(log2_e);
+        const F factor = V::set1(scale), to_base_2 = V::set1(log2_e);
         const F minus = V::set1(-shift);
         const F low = V::set1(-127.0f);
-        const auto term = [&](F v) { return exp2_below_one(V::max(V::mul(V::add(v, minus), scale), low)); };
+        const auto term = [&](F v) {
+            return exp2_below_one(V::max(V::mul(V::mul(V::add(v, minus), factor), to_base_2), low));
+        };
         int i = 0;
         for (; i + 32 <= n; i += 32) {
             for (int u = 0; u < 2; ++u) total[u] = V::add(total[u], term(V::load(x + i + 16 * u)));

@@ -45,6 +45,11 @@ void for_each_above(const RowKernels& kernels, const float* x, int begin, int en
     }
 }
 
+/// A bound that all values from `value` on exceed, and few others.
+inline float slightly_below(float value) {
+    return value - std::max(std::fabs(value) * 1e-6f, 1e-30f);
+}
+
 /// The k highest keys so far, as a heap with the lowest on top.
 struct BestKeys {
     std::uint64_t* heap = nullptr;  ///< [k]
@@ -70,7 +75,7 @@ struct BestKeys {
         // values matter. Otherwise equal values matter, too.
         const auto limit = [&] {
             const float min_value = key_value(heap[0]);
-            if (!rising) return min_value - std::max(std::fabs(min_value) * 1e-6f, 1e-30f);
+            if (!rising) return slightly_below(min_value);
             return min_value == min_value ? min_value : neg_infinity;
         };
         if (!rising && !std::isfinite(key_value(heap[0]))) {
@@ -97,7 +102,7 @@ struct SumPart {
 };
 inline SumPart sum_part(const RowKernels& kernels, const float* values, int count) {
     SumPart part{kernels.largest(values, count), 0.0f};
-    if (std::isfinite(part.top)) part.sum = kernels.sum_exp(values, count, part.top);
+    if (std::isfinite(part.top)) part.sum = kernels.sum_exp(values, count, part.top, 1.0f);
     return part;
 }
 template <typename PartAt>

@@ -8,8 +8,8 @@ namespace draftscope::kernels {
 
 /// VecPortable's members on two 256-bit registers (AVX2 and FMA).
 struct VecAvx2 {
-    static constexpr int max_query_rows = 2;  ///< query rows that share one load of keys or values
-    static constexpr int wide_blocks = 2;     ///< blocks of keys processed together for max_query_rows
+    static constexpr int max_query_rows = 6;  ///< query rows that share one load of keys or values
+    static constexpr int wide_blocks = 1;     ///< blocks of keys processed together for max_query_rows
     static constexpr int narrow_blocks = 2;   ///< and for up to two rows
     struct F {
         __m256 lo, hi;
