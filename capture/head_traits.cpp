@@ -51,7 +51,7 @@ std::optional<std::uint32_t> rgb_from(std::string_view text) {
 }
 
 constexpr auto traits_fields = join(required(DS_FIELDS(HeadTraits, support, ranked)),
-                                    join(field("tree_candidates", &HeadTraits::replays_estimate)));
+                                    field("tree_candidates", &HeadTraits::replay_estimate));
 
 }  // namespace
 

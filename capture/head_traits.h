@@ -33,13 +33,12 @@ struct HeadTraits {
     std::uint32_t rgb = 0xA0A8B0;  ///< colour for dark backgrounds; grey = an unknown head
     HeadSupport support = HeadSupport::fixed;
     bool ranked = false;  ///< its set follows a token ranking
-    /// Takes candidates from every node of a live tree. Replays and shadows have those of one path only, so
-    /// they are estimates.
-    bool replays_estimate = false;
+    /// Replays and shadows are estimates, because they show it less than a live round does.
+    bool replay_estimate = false;
     bool operator==(const HeadTraits&) const = default;
 };
 
-/// Why replays and shadows with HeadTraits::replays_estimate are estimates, and how far off they were.
+/// Why replays and shadows with HeadTraits::replay_estimate are estimates, and how far off they were.
 /// docs/MEASUREMENTS.md has the measurement.
 inline constexpr std::string_view replay_estimate_note =
     "the head takes candidates from every node of a live tree, but here the target's tokens are known along "

@@ -394,7 +394,7 @@ std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
         HeadComparison head;
         head.cost = acceptance_cost(builder.units(stats), options);
         head.reference = builder.reference();
-        head.path_candidates = stats.mode != HeadMode::drive && traits.of(stats.head).replays_estimate;
+        head.path_candidates = stats.mode != HeadMode::drive && traits.of(stats.head).replay_estimate;
         head.estimate =
             stats.mode == HeadMode::aligned || (sampled && !is_full_head(stats.head)) || head.path_candidates;
         if (is_full_head(stats.head) && reference_for_mode(stats.mode) == head.reference)

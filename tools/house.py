@@ -49,7 +49,8 @@ WORDS_ALONE = {"left_", "d_left_", "any_left", "names_", "fresh_names_", "words_
 # What the field itself calls so: keys of other formats, a word of the tokenizers.
 KNOWN_WORDS = {"bad_words_ids", "whole_words"}
 # What a head with state adds to the interfaces.
-STATE_HEAD = re.compile(r"\b(?:every_node|whole_tree|tree_topk|tree_candidates|tree_candidates_note|tree_best)\b|class MicroSpecHead")
+STATE_HEAD = re.compile(
+    r"\b(?:whole_tree|full_tree|tree_topk|tree_candidates|tree_candidates_note|tree_best|VerifiedNodes)\b|\breplay_estimate_note =|class MicroSpecHead")
 
 # The walks from the enqueued step to the first matrix product and to the acceptance, as EAGLE-2 takes them: each function
 # must name the next one. `names` are the names of one thing, one sequence's tree in the step, with a function of the walks or called
@@ -85,14 +86,12 @@ WALKS = [
                ("ops", RULE, "AcceptanceRule::follow")]},
     {"since": "3c4c69e5",
      "first product": [(STEP, "BackendStep::enqueue"), (STEP, "BackendStep::draft"), (EAGLE, "EagleDrafter::enqueue"),
-                       (EAGLE, "EagleDrafter::enqueue_extend"), (EAGLE, "EagleDrafter::catch_up"), (LAYER, "EagleLayer::enqueue"),
-                       (LAYER, "EagleLayer::enqueue_layer"), (LAYER, "EagleLayer::enqueue_fused"), ("kernels/backend.h", "Backend::fused_matmul")],
+                       (EAGLE, "EagleDrafter::catch_up"), (LAYER, "EagleLayer::enqueue"), (LAYER, "EagleLayer::enqueue_fused"),
+                       ("kernels/backend.h", "Backend::fused_matmul")],
      "acceptance": [(STEP, "BackendStep::enqueue"), (STEP, "BackendStep::accept"), (RULE, "AcceptanceRule::enqueue"),
                     (RULE, "AcceptanceRule::follow"), ("kernels/ops.h", "Backend::follow_argmax")],
-     "names": [("rounds", STEP, "BackendStep::enqueue"), ("jobs", STEP, "BackendStep::enqueue"), ("plan", STEP, "BackendStep::plan"),
-               ("tree_index", STEP, "BackendStep::plan"), ("trees_", EAGLE, "EagleDrafter::enqueue"),
-               ("slices_", EAGLE, "EagleDrafter::enqueue_extend"), ("state", EAGLE, "EagleDrafter::catch_up"),
-               ("layout", STEP, "BackendStep::accept"), ("moves", STEP, "BackendStep::accept"),
+     "names": [("rounds", STEP, "BackendStep::enqueue"), ("jobs", STEP, "BackendStep::enqueue"), ("trees", STEP, "BackendStep::accept"),
+               ("tree_index", RULE, "AcceptanceRule::follow"), ("state", EAGLE, "EagleDrafter::catch_up"),
                ("ops", RULE, "AcceptanceRule::follow")]},
 ]
 MAX_UNRELATED = 4
@@ -401,10 +400,12 @@ def walk_problems(files, walks):
 
 
 def walks_of(commit):
-    """Returns the entry of WALKS that holds for a commit."""
+    """Returns the entry of WALKS that holds for a commit, or for the working tree, to which the last one belongs."""
+    if not commit:
+        return WALKS[-1]
     chosen = WALKS[0]
     for entry in WALKS[1:]:
-        known = subprocess.run(["git", "merge-base", "--is-ancestor", entry["since"], commit or "HEAD"], cwd=ROOT, capture_output=True)
+        known = subprocess.run(["git", "merge-base", "--is-ancestor", entry["since"], commit], cwd=ROOT, capture_output=True)
         chosen = entry if known.returncode == 0 else chosen
     return chosen
 

@@ -130,6 +130,45 @@ Status check_used(const CLI::App& command, const std::string& head) {
 constexpr const char* training_options[] = {"--epochs",        "--rate",    "--batch",    "--level-decay",
                                             "--drafted-share", "--teacher", "--negatives"};
 
+void add_router_options(CLI::App& command, fit::RouterOptions& options) {
+    add_shown(command, "--router-width", options.width,
+              head_names(FitRecipe::clusters) + ": hidden width r (our default)")
+        ->check(CLI::Range(1, 1 << 14));
+}
+
+void add_affinity_options(CLI::App& command, fit::AffinityOptions& options) {
+    add_shown(command, "--neighbours", options.width,
+              head_names(FitRecipe::affinity) + ": neighbours per token (our default)");
+    add_shown(command, "--keep", options.keep,
+              head_names(FitRecipe::affinity) + ": share of probability that a token keeps (our default)");
+}
+
+void add_divergence_options(CLI::App& command, fit::KlOptions& options) {
+    add_shown(command, "--epochs", options.epochs,
+              fmt::format(
+                  "epochs over the rows, 0 = stop at the closed form (our default); makes {} train its rows",
+                  head_names(FitRecipe::alpha_rows)));
+    add_shown(command, "--rate", options.rate, "peak learning rate (our default)");
+    add_shown(command, "--batch", options.batch, "rows per step (our default)")
+        ->check(CLI::Range(1, 1 << 16));
+    add_shown(command, "--level-decay", options.level_decay,
+              "weight of draft level l is this value to the power l (EAGLE-3)")
+        ->check(CLI::Range(0.0, 1.0));
+    add_shown(command, "--drafted-share", options.draft_share,
+              "drafted rows per text row, labelled by the drafter's full head (our default)")
+        ->check(CLI::Range(0.0, 100.0));
+    add_shown(command, "--teacher", options.teacher,
+              "who teaches text rows: the target (SlimSpec), or the drafter's full head, whose distribution "
+              "takes fewer rows to learn")
+        ->check(CLI::IsMember({"target", "drafter"}));
+    add_shown(
+        command, "--negatives", options.negatives,
+        "tokens drawn in a step to stand for those that no teacher of the step favours: faster; 0 = the "
+        "whole vocabulary")
+        ->check(CLI::Range(0, 1 << 20));
+    add_shown(command, "--seed", options.seed, "seed of shuffles and initial values");
+}
+
 void add_size_options(CLI::App& command, FitConfig& config) {
     fit::FitOptions& options = config.options;
     command.add_option(
@@ -163,13 +202,8 @@ void add_size_options(CLI::App& command, FitConfig& config) {
               head_names(FitRecipe::clusters) + ": clusters (our default)");
     add_shown(command, "--groups", options.groups,
               head_names(FitRecipe::groups) + ": groups of equal size (our default)");
-    add_shown(command, "--router-width", options.router.width,
-              head_names(FitRecipe::clusters) + ": hidden width r (our default)")
-        ->check(CLI::Range(1, 1 << 14));
-    add_shown(command, "--neighbours", options.affinity.width,
-              head_names(FitRecipe::affinity) + ": neighbours per token (our default)");
-    add_shown(command, "--keep", options.affinity.keep,
-              head_names(FitRecipe::affinity) + ": share of probability that a token keeps (our default)");
+    add_router_options(command, options.router);
+    add_affinity_options(command, options.affinity);
 }
 
 void add_training_options(CLI::App& command, FitConfig& config) {
@@ -183,29 +217,7 @@ void add_training_options(CLI::App& command, FitConfig& config) {
               head_names(FitRecipe::routers) +
                   ": top tokens of the full head that label a group as wanted (our default)")
         ->check(CLI::Range(1, 32));
-    add_shown(command, "--epochs", options.kl.epochs,
-              fmt::format(
-                  "epochs over the rows, 0 = stop at the closed form (our default); makes {} train its rows",
-                  head_names(FitRecipe::alpha_rows)));
-    add_shown(command, "--rate", options.kl.rate, "peak learning rate (our default)");
-    add_shown(command, "--batch", options.kl.batch, "rows per step (our default)")
-        ->check(CLI::Range(1, 1 << 16));
-    add_shown(command, "--level-decay", options.kl.level_decay,
-              "weight of draft level l is this value to the power l (EAGLE-3)")
-        ->check(CLI::Range(0.0, 1.0));
-    add_shown(command, "--drafted-share", options.kl.draft_share,
-              "drafted rows per text row, labelled by the drafter's full head (our default)")
-        ->check(CLI::Range(0.0, 100.0));
-    add_shown(command, "--teacher", options.kl.teacher,
-              "who teaches text rows: the target (SlimSpec), or the drafter's full head, whose distribution "
-              "takes fewer rows to learn")
-        ->check(CLI::IsMember({"target", "drafter"}));
-    add_shown(
-        command, "--negatives", options.kl.negatives,
-        "tokens drawn in a step to stand for those that no teacher of the step favours: faster; 0 = the "
-        "whole vocabulary")
-        ->check(CLI::Range(0, 1 << 20));
-    add_shown(command, "--seed", options.kl.seed, "seed of shuffles and initial values");
+    add_divergence_options(command, options.kl);
     command.add_option("--tree", config.tree, "tree of the drafted rows");
     command.add_flag("--joint", config.joint,
                      head_names(FitRecipe::by_divergence) +

@@ -131,12 +131,12 @@ Status BackendStep::draft(DraftContext& context, std::span<DraftJob> jobs, std::
 
 /// Returns the target's pass over the trees, as far as their sizes are known.
 TreePass BackendStep::target_pass(std::span<const Round> rounds) {
-    sequences_.clear();
+    trees_.clear();
     for (const Round& round : rounds)
-        sequences_.push_back({&round.sequence->cache, step_.layout.trees()[round.tree_index].nodes,
-                              step_.plan.trees[round.tree_index].levels});
+        trees_.push_back({&round.sequence->cache, step_.layout.trees()[round.tree_index].nodes,
+                          step_.plan.trees[round.tree_index].levels});
     TreePass pass;
-    pass.sequences = sequences_;
+    pass.trees = trees_;
     pass.rows = step_.layout.arrays();
     pass.aux_layers = core_.drafter.aux_layers();
     pass.outputs = outputs_;
@@ -163,14 +163,15 @@ Status BackendStep::accept(std::span<const Round> rounds) {
     if (rule_count_ > 0) rule_index_ = step_.results.request(context.requested, rule_count_);
     core_.logits.enqueue_set_probabilities(step_);
     core_.logits.request(step_);
-    const auto moves = step_.memory.host.list<kernels::CompactOp>(rounds.size());
+    const auto ops = step_.memory.host.list<kernels::CompactOp>(rounds.size());
     DS_TRY(step_.check_memory("the choices of the target"));
     for (const Round& round : rounds) {
-        const int i = round.tree_index;
-        moves[i] = round.sequence->cache.path_move(step_.layout.path(i), step_.layout.path_count(i),
-                                                   std::min(step_.plan.width, step_.layout.trees()[i].nodes));
+        const int tree_index = round.tree_index;
+        ops[tree_index] = round.sequence->cache.path_move(
+            step_.layout.path(tree_index), step_.layout.path_count(tree_index),
+            std::min(step_.plan.width, step_.layout.trees()[tree_index].nodes));
     }
-    backend.compact(moves);
+    backend.compact(ops);
     return {};
 }
 
@@ -207,13 +208,13 @@ Status BackendStep::commit(Round& round) {
     if (!sequence.device_features.reserve(backend, max_rows * width * sizeof(float)))
         return backend.out_of_memory(fmt::format("the features of {} slots", count));
     const float* features = core_.drafter.needs_hidden() ? outputs_.hidden : outputs_.aux;
-    moves_.push_back({.from = features + numel(first_row(round.tree_index), width),
-                      .from_stride = width,
-                      .rows = step_.layout.path(round.tree_index),
-                      .count = count,
-                      .cols = width,
-                      .to = sequence.device_features.as<float>(),
-                      .to_stride = width});
+    feature_ops_.push_back({.from = features + numel(first_row(round.tree_index), width),
+                            .from_stride = width,
+                            .rows = step_.layout.path(round.tree_index),
+                            .count = count,
+                            .cols = width,
+                            .to = sequence.device_features.as<float>(),
+                            .to_stride = width});
     sequence.device_rows = count;
     sequence.hidden.clear();
     sequence.aux.clear();
@@ -223,12 +224,12 @@ Status BackendStep::commit(Round& round) {
 void BackendStep::end_commits() {
     kernels::Backend& backend = core_.backend;
     const std::lock_guard lock(backend.submit_mutex());
-    backend.copy_rows(moves_);
+    backend.copy_rows(feature_ops_);
     // A drafter was trained with the target's 16-bit features. A GPU rounds them when the drafter reads them.
     if (backend.is_host())
-        for (const kernels::CopyRowsOp& move : moves_)
-            kernels::cast_to_dtype(core_.backend, Rows<float>(move.to, move.count, move.cols));
-    moves_.clear();
+        for (const kernels::CopyRowsOp& op : feature_ops_)
+            kernels::cast_to_dtype(core_.backend, Rows<float>(op.to, op.count, op.cols));
+    feature_ops_.clear();
 }
 
 }  // namespace draftscope

@@ -48,8 +48,8 @@ class BackendStep {
     bool enqueued_ = false;                        ///< the latest step was enqueued completely
     // Reused by every step:
     std::vector<TokenPosition> positions_;
-    std::vector<TreePass::Sequence> sequences_;
-    std::vector<kernels::CopyRowsOp> moves_;  ///< copies of the features of the step's rounds
+    std::vector<TreePass::Tree> trees_;
+    std::vector<kernels::CopyRowsOp> feature_ops_;  ///< copies of the features of the step's rounds
 };
 
 }  // namespace draftscope

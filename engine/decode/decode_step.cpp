@@ -142,29 +142,36 @@ void DecodeStep::observe() {
                                 {round.acceptance.path, round.acceptance.bonus, round.best, round.best_k});
 }
 
-/// Runs inside phase commit, so that the cost of recording is part of the measured step.
-void DecodeStep::make_round_rows(Round& round) {
-    const bool nodes = core_.records_nodes();
-    const int shown = nodes ? std::min(num_top_tokens, core_.vocab) : 0;
-    const TargetTokens needs = core_.head == nullptr ? TargetTokens() : core_.head->target_tokens();
-    round.best_k = std::max(shown, std::min(needs.at_verified, core_.vocab));
-    if (round.best_k > 0) {
+/// Reads the target's best tokens that the head takes in.
+void DecodeStep::read_best(Round& round) {
+    const TargetTokens& tokens = core_.head->target_tokens();
+    round.best_k = std::min(tokens.at_verified, core_.vocab);
+    if (round.best_k == 0) return;
+    std::span<const int> nodes = round.acceptance.path;
+    int max_rows = core_.options.tree.levels() + 1;
+    if (tokens.nodes == VerifiedNodes::all) {
         // The memory of the largest tree, as trees of sampled drafts differ in size.
-        const int rows = needs.every_node ? core_.options.tree.nodes : core_.options.tree.levels() + 1;
-        round.best.reserve(numel(rows, round.best_k));
-        nodes_.reserve(core_.options.tree.nodes);
+        max_rows = core_.options.tree.nodes;
+        nodes_.reserve(max_rows);
         nodes_.resize(round.tree.size());
         std::iota(nodes_.begin(), nodes_.end(), 0);
-        const std::span<const int> needed = needs.every_node ? nodes_ : round.acceptance.path;
-        find_top_tokens(core_, round, needed, round.best_k, round.best);
+        nodes = nodes_;
     }
+    round.best.reserve(numel(max_rows, round.best_k));
+    find_top_tokens(core_, round, nodes, round.best_k, round.best);
+}
+
+/// Runs inside phase commit, so that the cost of recording is part of the measured step.
+void DecodeStep::make_round_rows(Round& round) {
+    if (core_.head != nullptr) read_best(round);
     if (!core_.records.on()) return;
+    const bool nodes = core_.records_nodes();
     RoundRecord& record = round.record;
     record.tokens = token_rows(core_, round);
     for (const TokenRow& token : record.tokens) round.uncovered += token.covered ? 0 : 1;
     if (nodes) {
         record.nodes = node_rows(core_, round);
-        record.tops = top_rows(core_, round, shown);
+        record.tops = top_rows(core_, round, std::min(num_top_tokens, core_.vocab));
     }
     if (core_.drafting_head() == nullptr) return;
     HeadEvalRow& row = record.head_evals.emplace_back();

@@ -33,6 +33,7 @@ class DecodeStep {
     void accept_round(Round& round);
     Status commit();
     void observe();
+    void read_best(Round& round);
     void make_round_rows(Round& round);
     void record(std::uint64_t start, std::uint64_t end);
     void push_records(const StepRow& row);

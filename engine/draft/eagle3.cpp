@@ -36,10 +36,10 @@ class Eagle3Model final : public EagleModel {
         DS_TRY(load_head(backend, precision));
         DS_TRY(pass_.prepare(backend, checkpoint_.shape, checkpoint_.rope, layer_, 2 * d));
         const float* last = pass_.keep(final_norm);
-        const bool given_out = checkpoint_.norm_output;
-        const bool head_norm = checkpoint_.head_norm && !given_out;
+        const bool given_out = checkpoint_.norms.output;
+        const bool head_norm = checkpoint_.norms.head && !given_out;
         pass_.set_joined({pass_.keep(input_norm), pass_.keep(hidden_norm), given_out ? last : nullptr,
-                          head_norm ? last : nullptr, checkpoint_.norm_before_residual});
+                          head_norm ? last : nullptr, checkpoint_.norms.before_residual});
         if (!feature_norm_.empty()) feature_norm_on_device_ = pass_.keep(feature_norm_);
         return checkpoint_.check_used();
     }
@@ -82,11 +82,11 @@ class Eagle3Model final : public EagleModel {
         const std::string together = checkpoint_.name("input_norm.weight");
         const bool has_together = source.find(together) != nullptr;
         const bool has_each = source.find(checkpoint_.name("fc_norm.0.weight")) != nullptr;
-        if (has_together != checkpoint_.norm_before_fc || has_each != checkpoint_.fc_norm) {
+        if (has_together != checkpoint_.norms.before_fc || has_each != checkpoint_.norms.of_features) {
             return bad_input(
                 "{}: the config sets norm_before_fc to {} and fc_norm to "
                 "{}, but tensor '{}' is {} and 'fc_norm.0.weight' is {}",
-                source.path(), checkpoint_.norm_before_fc, checkpoint_.fc_norm, together,
+                source.path(), checkpoint_.norms.before_fc, checkpoint_.norms.of_features, together,
                 has_together ? "present" : "missing", has_each ? "present" : "missing");
         }
         if (has_together) {
@@ -107,7 +107,7 @@ class Eagle3Model final : public EagleModel {
         kernels::RmsNormOp norm;
         norm.x_stride = all;
         norm.rows = rows;
-        norm.width = checkpoint_.fc_norm ? checkpoint_.target_hidden : all;
+        norm.width = checkpoint_.norms.of_features ? checkpoint_.target_hidden : all;
         norm.eps = checkpoint_.shape.norm_eps;
         norm.half_stride = stride;
         const float* rounded = round_features(d_features, rows);

@@ -213,12 +213,12 @@ Status apply_options(const DrafterSource& drafter_source, EagleCheckpoint& out) 
     if (const auto layers = options.find("layers"); layers != options.end())
         DS_TRY(read_layers(layers->second, out));
     if (!options.contains("recycle")) {
-        if (!out.recycle_note.empty()) out.notes.push_back(out.recycle_note);
+        if (!out.norms.note.empty()) out.notes.push_back(out.norms.note);
         return {};
     }
     constexpr std::array<std::string_view, 2> kinds = {"raw", "normed"};
     DS_ASSIGN(const std::string kind, drafter_source.choice("recycle", kinds));
-    out.norm_output = kind == "normed";
+    out.norms.output = kind == "normed";
     return {};
 }
 

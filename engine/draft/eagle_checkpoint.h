@@ -30,6 +30,16 @@ enum class EagleLayout {
     gguf,         ///< llama.cpp's architecture `eagle3`
 };
 
+/// How the norms of EAGLE-3 checkpoints differ.
+struct EagleNorms {
+    bool before_residual = false;  ///< the residual is taken after the hidden norm
+    bool before_fc = false;        ///< one norm over all fused features before fc
+    bool of_features = false;      ///< one norm per feature before fc
+    bool output = false;           ///< the next level's hidden is the normed output
+    bool head = true;              ///< the LM head reads the normed output
+    std::string note;              ///< on `output`, unless an option sets it
+};
+
 /// An open EAGLE checkpoint.
 struct EagleCheckpoint {
     EagleLayout layout = EagleLayout::official;
@@ -45,14 +55,8 @@ struct EagleCheckpoint {
     int own_vocab = 0;          ///< tokens that the drafter knows; 0 = not said
     int draft_vocab = 0;        ///< rows of its LM head by the config; 0 = not said
     int trained_positions = 0;  ///< 0 = not said
-    // EAGLE-3 variants.
-    bool norm_before_residual = false;  ///< the residual is taken after the hidden norm
-    bool norm_before_fc = false;        ///< one norm over all fused features before fc
-    bool fc_norm = false;               ///< one norm per feature before fc
-    bool norm_output = false;           ///< the next level's hidden is the normed output
-    bool head_norm = true;              ///< the LM head reads the normed output
-    std::string recycle_note;           ///< on norm_output, unless an option sets it
-    std::optional<bool> fc_bias;        ///< the config's value; published configs often omit it
+    EagleNorms norms;
+    std::optional<bool> fc_bias;  ///< the config's value; published configs often omit it
     std::unique_ptr<WeightSource> weights;
     const TensorInfo* embedding = nullptr;  ///< the checkpoint's token embeddings; null = the target's
     Notes notes;

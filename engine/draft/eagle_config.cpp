@@ -75,21 +75,21 @@ Status read_flag(const JsonFile& file, const char* field, bool& out) {
     return {};
 }
 
-Status read_norm_flags(const JsonFile& file, EagleCheckpoint& out) {
-    DS_TRY(read_flag(file, "norm_before_residual", out.norm_before_residual));
-    DS_TRY(read_flag(file, "norm_before_fc", out.norm_before_fc));
-    DS_TRY(read_flag(file, "fc_norm", out.fc_norm));
-    return read_flag(file, "norm_output", out.norm_output);
+Status read_norm_flags(const JsonFile& file, EagleNorms& out) {
+    DS_TRY(read_flag(file, "norm_before_residual", out.before_residual));
+    DS_TRY(read_flag(file, "norm_before_fc", out.before_fc));
+    DS_TRY(read_flag(file, "fc_norm", out.of_features));
+    return read_flag(file, "norm_output", out.output);
 }
 
 /// SpecForge's class recycles the state before the norm, whatever the flag, and norms the head's input only
 /// with it. Engines read the flag as "recycle the normed state".
-Status read_specforge_norm(const JsonFile& file, EagleCheckpoint& out) {
+Status read_specforge_norm(const JsonFile& file, EagleNorms& out) {
     DS_ASSIGN(const auto flag, file.boolean("norm_output"));
     if (!flag) return {};
-    out.norm_output = false;
-    out.head_norm = *flag;
-    out.recycle_note = fmt::format(
+    out.output = false;
+    out.head = *flag;
+    out.note = fmt::format(
         "{}: norm_output is {}: read as SpecForge trains it: {}the state before the norm is recycled; "
         "recycle=normed recycles the other, as engines do",
         file.path(), *flag, *flag ? "" : "no norm before the LM head, ");
@@ -112,8 +112,8 @@ Status read_eagle_section(const JsonFile& file, EagleCheckpoint& out) {
     DS_TRY(reject(*section, "use_last_layernorm", false));
     DS_TRY(reject(*section, "use_mtp_layernorm", true));
     DS_TRY(reject(*section, "eh_proj_before_attn", true));
-    DS_TRY(read_flag(*section, "return_hidden_post_norm", out.norm_output));
-    return read_norm_flags(*section, out);
+    DS_TRY(read_flag(*section, "return_hidden_post_norm", out.norms.output));
+    return read_norm_flags(*section, out.norms);
 }
 
 /// Returns an error for fields of the layer's config that would change the computation.
@@ -202,7 +202,7 @@ Status read_speculators(const JsonFile& file, const ModelConfig& target, EagleCh
     DS_TRY(reject(file, "layernorms", true));
     DS_ASSIGN(const auto fusion_bias, file.boolean("fusion_bias"));
     out.fc_bias = fusion_bias;
-    DS_TRY(read_norm_flags(file, out));
+    DS_TRY(read_norm_flags(file, out.norms));
     DS_TRY(read_aux_layers(file, "aux_hidden_state_layer_ids", 0, out));
     DS_TRY(read_aux_layers(file, "eagle_aux_hidden_state_layer_ids", 0, out));
     DS_ASSIGN(const auto layer, file.object("transformer_layer_config"));
@@ -233,8 +233,8 @@ Status read_eagle_config(const JsonFile& file, const ModelConfig& target, EagleC
     }
     DS_TRY(read_layer(file, {}, out));
     DS_ASSIGN(out.fc_bias, file.boolean("bias"));
-    DS_TRY(read_norm_flags(file, out));
-    if (specforge) DS_TRY(read_specforge_norm(file, out));
+    DS_TRY(read_norm_flags(file, out.norms));
+    if (specforge) DS_TRY(read_specforge_norm(file, out.norms));
     DS_TRY(read_aux_layers(file, "eagle_aux_hidden_state_layer_ids", 0, out));
     DS_TRY(read_eagle_section(file, out));
     return check_sizes(file, file, target, out);

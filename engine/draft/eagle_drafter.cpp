@@ -28,6 +28,24 @@ DrafterProperties properties_of(const EagleModel& model) {
     return out;
 }
 
+/// Returns the number of slots that passes have to process.
+int unprocessed(std::span<const DraftJob> jobs) {
+    int rows = 0;
+    for (const DraftJob& job : jobs) rows += job.new_slots() - state_for(job).processed;
+    return rows;
+}
+
+/// Sets the slots of the next pass, job after job, and returns their number.
+int plan_pass(std::span<const DraftJob> jobs) {
+    int rows = 0;
+    for (const DraftJob& job : jobs) {
+        EagleState& state = state_for(job);
+        state.pass_end = std::min(job.new_slots(), state.processed + max_extend_rows - rows);
+        rows += state.pass_rows();
+    }
+    return rows;
+}
+
 class EagleDrafter final : public Drafter {
   public:
     EagleDrafter(std::unique_ptr<EagleModel> model, std::string_view name)
@@ -48,20 +66,13 @@ class EagleDrafter final : public Drafter {
     }
 
   private:
-    struct Slice {
-        DraftJob* job;
-        int first;  ///< first of the job's new slots
-        int rows;
-    };
-
     int hidden() const { return model_->shape().hidden; }
     Status check(const DraftJob& job) const;
     Status reserve(RoundStep& step, std::span<DraftJob> jobs);
     void plan_trees(std::span<DraftJob> jobs);
-    Status enqueue_extend(DraftContext& context, std::span<DraftJob> jobs, RoundStep& step);
-    Status catch_up(DraftContext& context, std::span<const Slice> slices, RoundStep& step, bool is_last);
-    bool upload_slices(std::span<const Slice> slices, int rows, RoundStep& step);
-    void keep_rows(std::span<const Slice> slices, RoundStep& step, const float* from, int width,
+    Status catch_up(DraftContext& context, std::span<const DraftJob> jobs, RoundStep& step, bool is_last);
+    bool upload_slots(std::span<const DraftJob> jobs, int rows, RoundStep& step);
+    void keep_rows(std::span<const DraftJob> jobs, RoundStep& step, const float* from, int width,
                    bool outputs);
 
     std::unique_ptr<EagleModel> model_;
@@ -69,8 +80,6 @@ class EagleDrafter final : public Drafter {
     EagleRows rows_;
     TreeGrowth growth_;
     DecoderBatch batch_;
-    std::vector<Slice> slices_;       ///< of a catch-up
-    std::vector<int> known_;          ///< new slots of each job that its state has processed before
     std::vector<GrowingTree> trees_;  ///< of a round
     TokenId* d_tokens_ = nullptr;     ///< of the slots being processed
     float* d_features_ = nullptr;
@@ -102,14 +111,13 @@ Status EagleDrafter::check(const DraftJob& job) const {
 
 Status EagleDrafter::begin(DraftContext& context, std::span<DraftJob> jobs) {
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
-    known_.clear();
     for (const DraftJob& job : jobs) {
         EagleState& state = state_for(job);
         const int first = static_cast<int>(job.tokens.size()) - 1 - job.new_slots();
         if (state.keeps_slots && first < state.cache.length()) state.cache.truncate(std::max(first, 0));
         DS_TRY(check(job));
-        known_.push_back(state.reuse_known(job.new_slots()));
-        state.ensure_free(job.new_slots() - known_.back() + job.tree.drafting_nodes());
+        state.begin(job.new_slots());
+        state.ensure_free(job.new_slots() - state.processed + job.tree.drafting_nodes());
     }
     return TreeGrowth::check(context, jobs);
 }
@@ -117,14 +125,13 @@ Status EagleDrafter::begin(DraftContext& context, std::span<DraftJob> jobs) {
 /// Reserves memory for the states and passes of the round, before anything is enqueued.
 Status EagleDrafter::reserve(RoundStep& step, std::span<DraftJob> jobs) {
     kernels::Backend& backend = *step.backend;
-    int extended = 0, nodes = 0;
-    for (std::size_t j = 0; j < jobs.size(); ++j) {
-        if (!state_for(jobs[j]).reserve(backend))
+    int nodes = 0;
+    for (const DraftJob& job : jobs) {
+        if (!state_for(job).reserve(backend))
             return backend.out_of_memory(fmt::format("a sequence's state of {}", name_));
-        extended += jobs[j].new_slots() - known_[j];
-        nodes += max_width(jobs[j].tree);
+        nodes += max_width(job.tree);
     }
-    extended = std::min(extended, max_extend_rows);
+    const int extended = std::min(unprocessed(jobs), max_extend_rows);
     if (!model_->embeddings().load(backend))
         return backend.out_of_memory(fmt::format("the embeddings of {}", name_));
     d_tokens_ = step.memory.backend.alloc<TokenId>(extended);
@@ -137,137 +144,123 @@ Status EagleDrafter::reserve(RoundStep& step, std::span<DraftJob> jobs) {
 /// Lists the trees that grow. Their roots continue from the last verified slots.
 void EagleDrafter::plan_trees(std::span<DraftJob> jobs) {
     trees_.clear();
-    for (std::size_t j = 0; j < jobs.size(); ++j) {
-        DraftJob& job = jobs[j];
+    for (DraftJob& job : jobs) {
         job.rows_per_call.clear();
         if (job.tree.nodes <= 1) continue;
         EagleState& state = state_for(job);
-        const int committed = state.cache.length() + job.new_slots() - known_[j];
+        const int committed = state.cache.length() + job.new_slots() - state.processed;
         trees_.push_back({&job, state.input(committed - 1), state.output(committed - 1), &state.cache,
                           committed, std::max(committed, state.known)});
     }
 }
 
+/// The trees' growth begins within the last pass of the catch-up, when every root's inputs are known.
 Status EagleDrafter::enqueue(DraftContext& context, std::span<DraftJob> jobs, RoundStep& step) {
     DS_TRY(reserve(step, jobs));
     plan_trees(jobs);
     if (!trees_.empty()) DS_TRY(growth_.prepare(context, step, trees_));
-    DS_TRY(enqueue_extend(context, jobs, step));
+    int rows = unprocessed(jobs);
+    if (rows == 0 && !trees_.empty()) growth_.begin(context);
+    while (rows > 0) {
+        rows -= plan_pass(jobs);
+        DS_TRY(catch_up(context, jobs, step, rows == 0));
+    }
     return trees_.empty() ? Status() : growth_.enqueue(context);
 }
 
-/// Enqueues the catch-up. The trees' growth begins within the last pass, when every root's inputs are known.
-Status EagleDrafter::enqueue_extend(DraftContext& context, std::span<DraftJob> jobs, RoundStep& step) {
-    int rows = 0, left = 0;
-    for (std::size_t j = 0; j < jobs.size(); ++j) left += jobs[j].new_slots() - known_[j];
-    if (left == 0 && !trees_.empty()) growth_.begin(context);
-    slices_.clear();
-    const auto flush = [&]() -> Status {
-        left -= rows;
-        if (rows > 0) DS_TRY(catch_up(context, slices_, step, left == 0));
-        slices_.clear();
-        rows = 0;
-        return {};
-    };
-    for (std::size_t j = 0; j < jobs.size(); ++j)
-        for (int first = known_[j]; first < jobs[j].new_slots();) {
-            const int take = std::min(max_extend_rows - rows, jobs[j].new_slots() - first);
-            slices_.push_back({&jobs[j], first, take});
-            rows += take;
-            first += take;
-            if (rows == max_extend_rows) DS_TRY(flush());
-        }
-    return flush();
-}
-
-/// Uploads tokens and features of the slots; slices are contiguous.
-bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows, RoundStep& step) {
+/// Uploads tokens and features of the pass's slots.
+bool EagleDrafter::upload_slots(std::span<const DraftJob> jobs, int rows, RoundStep& step) {
     kernels::Backend& backend = *step.backend;
     const int width = model_->feature_width();
     const auto tokens = step.memory.host.list<TokenId>(rows);
-    const auto copies = step.memory.host.list<kernels::CopyRowsOp>(slices.size());
+    const auto ops = step.memory.host.list<kernels::CopyRowsOp>(jobs.size());
     if (!step.memory.enough()) return false;
-    std::size_t count = 0, copied = 0;
+    std::size_t uploaded = 0, copied = 0;
     float* to = d_features_;
-    for (const Slice& slice : slices) {
-        const DraftJob& job = *slice.job;
+    for (const DraftJob& job : jobs) {
+        const EagleState& state = state_for(job);
+        const int first = state.processed, count = state.pass_rows();
+        if (count == 0) continue;
         // Slot i pairs the hidden of token i with the embedding of token i + 1.
-        const int slot = state_for(job).cache.length();
-        const auto next = job.tokens.subspan(static_cast<std::size_t>(slot) + 1, slice.rows);
-        std::ranges::copy(next, tokens.begin() + static_cast<std::ptrdiff_t>(count));
-        count += next.size();
+        const auto next = job.tokens.subspan(static_cast<std::size_t>(state.cache.length()) + 1, count);
+        std::ranges::copy(next, tokens.begin() + static_cast<std::ptrdiff_t>(uploaded));
+        uploaded += next.size();
         if (job.device_features != nullptr) {
-            copies[copied++] = {.from = job.device_features + numel(slice.first, width),
-                                .from_stride = width,
-                                .count = slice.rows,
-                                .cols = width,
-                                .to = to,
-                                .to_stride = width};
+            ops[copied++] = {.from = job.device_features + numel(first, width),
+                             .from_stride = width,
+                             .count = count,
+                             .cols = width,
+                             .to = to,
+                             .to_stride = width};
         } else {
             const Rows<const float> source =
-                (needs_hidden() ? job.new_hidden : job.new_aux).slice(slice.first, slice.rows);
+                (needs_hidden() ? job.new_hidden : job.new_aux).slice(first, count);
             const bool contiguous = source.stride == source.cols;
-            if (contiguous) backend.upload(to, source.data, numel(slice.rows, width) * sizeof(float));
+            if (contiguous) backend.upload(to, source.data, numel(count, width) * sizeof(float));
             for (int r = 0; !contiguous && r < source.rows; ++r)
                 backend.upload(to + numel(r, width), source.row_data(r), width * sizeof(float));
         }
-        to += numel(slice.rows, width);
+        to += numel(count, width);
     }
     backend.upload(d_tokens_, tokens.data(), tokens.size_bytes());
-    backend.copy_rows(copies.first(copied));
+    backend.copy_rows(ops.first(copied));
     return true;
 }
 
-/// Enqueues a pass over verified slots without waiting. A sequence occurs at most once. The trees grow after
-/// the last pass.
-Status EagleDrafter::catch_up(DraftContext& context, std::span<const Slice> slices, RoundStep& step,
+/// Enqueues the planned pass over verified slots without waiting. The trees grow after the last pass.
+Status EagleDrafter::catch_up(DraftContext& context, std::span<const DraftJob> jobs, RoundStep& step,
                               bool is_last) {
     EagleLayer& layer = model_->layer();
     const int d = hidden();
     batch_.clear();
-    for (const Slice& slice : slices) {
-        EagleState& state = state_for(*slice.job);
+    for (const DraftJob& job : jobs) {
+        EagleState& state = state_for(job);
         const int slot = state.cache.length();
-        for (int i = 0; i < slice.rows; ++i) batch_.add_row(state.cache, slot + i, slot + i, slot + i + 1);
+        for (int i = 0; i < state.pass_rows(); ++i)
+            batch_.add_row(state.cache, slot + i, slot + i, slot + i + 1);
     }
     const int rows = batch_.rows();
     const bool grows = is_last && !trees_.empty();
     // All uploads come before the round's first kernel.
     if (grows) DS_TRY(rows_.upload_layouts(trees_, batch_));
-    if (!upload_slices(slices, rows, step))
+    if (!upload_slots(jobs, rows, step))
         return step.out_of_memory(fmt::format("{} verified slots of {}", rows, name_));
     {
         DeviceSpans::Scope scope(step.spans, context.phases, Phase::backbone, 0, rows,
                                  rows_.pass_bytes(batch_));
         rows_.enqueue_embeddings(d_tokens_, rows);
         model_->enqueue_features(d_features_, rows);
-        keep_rows(slices, step, layer.inputs(), 2 * d, false);
+        keep_rows(jobs, step, layer.inputs(), 2 * d, false);
         if (grows) growth_.begin(context);
         DS_TRY(layer.enqueue(batch_, nullptr));
     }
-    keep_rows(slices, step, layer.outputs(), d, true);
-    for (const Slice& slice : slices) state_for(*slice.job).commit(slice.rows);
+    keep_rows(jobs, step, layer.outputs(), d, true);
+    for (const DraftJob& job : jobs) state_for(job).commit_pass();
     return step.check_memory("verified slots of the drafter");
 }
 
-/// Copies the rows of each slice that its state keeps, the last one at least.
-void EagleDrafter::keep_rows(std::span<const Slice> slices, RoundStep& step, const float* from, int width,
+/// Copies the rows of the pass that the states keep: of each state in it, the last one at least.
+void EagleDrafter::keep_rows(std::span<const DraftJob> jobs, RoundStep& step, const float* from, int width,
                              bool outputs) {
-    const auto copies = step.memory.host.list<kernels::CopyRowsOp>(slices.size());
+    const auto ops = step.memory.host.list<kernels::CopyRowsOp>(jobs.size());
+    if (!step.memory.enough()) return;
+    std::size_t copied = 0;
     int end = 0;
-    for (std::size_t i = 0; i < copies.size(); ++i) {
-        EagleState& state = state_for(*slices[i].job);
-        const int rows = state.keeps_slots ? slices[i].rows : 1;
-        const int slot = state.cache.length() + slices[i].rows - rows;
-        end += slices[i].rows;
-        copies[i] = {.from = from + numel(end - rows, width),
-                     .from_stride = width,
-                     .count = rows,
-                     .cols = width,
-                     .to = outputs ? state.output(slot) : state.input(slot),
-                     .to_stride = width};
+    for (const DraftJob& job : jobs) {
+        EagleState& state = state_for(job);
+        const int count = state.pass_rows();
+        if (count == 0) continue;
+        const int rows = state.keeps_slots ? count : 1;
+        const int slot = state.cache.length() + count - rows;
+        end += count;
+        ops[copied++] = {.from = from + numel(end - rows, width),
+                         .from_stride = width,
+                         .count = rows,
+                         .cols = width,
+                         .to = outputs ? state.output(slot) : state.input(slot),
+                         .to_stride = width};
     }
-    step.backend->copy_rows(copies);
+    step.backend->copy_rows(ops.first(copied));
 }
 
 }  // namespace

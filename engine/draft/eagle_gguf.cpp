@@ -84,9 +84,9 @@ Status read_eagle_gguf(GgufFile file, const ModelConfig& target, EagleCheckpoint
               read_gguf_rope(file, "eagle3", out.shape.head_dim, context.value_or(target.context), divisors));
     out.used.insert(divisors.begin(), divisors.end());
     DS_ASSIGN(const auto residual, file.boolean("eagle3.norm_before_residual"));
-    out.norm_before_residual = residual.value_or(false);
+    out.norms.before_residual = residual.value_or(false);
     DS_ASSIGN(const auto before_fc, file.boolean("eagle3.norm_before_fc"));
-    out.norm_before_fc = before_fc.value_or(false);
+    out.norms.before_fc = before_fc.value_or(false);
     out.weights = make_gguf_weights(std::move(file), out.shape.head_dim, true);
     return {};
 }

@@ -36,7 +36,12 @@ Status EagleLayer::enqueue(const DecoderBatch& batch, const std::int32_t* ancest
     DS_TRY(decoder_.begin(batch));
     if (ancestor_slots != nullptr) decoder_.use_ancestor_slots(ancestor_slots);
     const std::int64_t key[] = {kernels::as_key(inputs_), kernels::as_key(fused_.halves)};
-    decoder_.replay(key, [&] { enqueue_layer(batch.rows()); });
+    decoder_.replay(key, [&] {
+        if (fc_ != nullptr)
+            enqueue_fused(batch.rows());
+        else
+            enqueue_joined(batch.rows());
+    });
     return {};
 }
 
@@ -44,13 +49,6 @@ kernels::Activations EagleLayer::enqueue_head_rows(int rows) {
     device().to_activations(decoder_.normed_residual(norms_.head), rows, shape_.hidden, decoder_.input(),
                             hidden_stride());
     return decoder_.input();
-}
-
-void EagleLayer::enqueue_layer(int rows) {
-    if (fc_ != nullptr)
-        enqueue_fused(rows);
-    else
-        enqueue_joined(rows);
 }
 
 void EagleLayer::enqueue_fused(int rows) {

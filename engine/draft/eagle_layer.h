@@ -46,7 +46,6 @@ class EagleLayer {
     kernels::Activations enqueue_head_rows(int rows);
 
   private:
-    void enqueue_layer(int rows);
     void enqueue_fused(int rows);
     void enqueue_joined(int rows);
 

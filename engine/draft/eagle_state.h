@@ -23,10 +23,13 @@ struct EagleState final : DrafterState {
           hidden(shape.hidden) {}
 
     KvCache cache;
-    int num_rows = 1;               ///< rows of `inputs` and `outputs`
-    bool keeps_slots = false;       ///< rows are those of all slots; else the row is that of the last slot
-    int hidden = 0;                 ///< d
-    int known = 0;                  ///< slots whose keys and values the cache holds; at least its length
+    int num_rows = 1;          ///< rows of `inputs` and `outputs`
+    bool keeps_slots = false;  ///< rows are those of all slots; else the row is that of the last slot
+    int hidden = 0;            ///< d
+    int known = 0;             ///< slots whose keys and values the cache holds; at least its length
+    // Of the job's new slots:
+    int processed = 0;  ///< number that need no pass any more
+    int pass_end = 0;   ///< those from `processed` to this one are in the pass that is being enqueued
     kernels::DeviceBuffer inputs;   ///< [num_rows, 2d]
     kernels::DeviceBuffer outputs;  ///< [num_rows, d]; that of the last slot gives the root's candidates
 
@@ -38,15 +41,17 @@ struct EagleState final : DrafterState {
     int row_of(int slot) const { return keeps_slots ? slot : 0; }
     float* input(int slot) const { return inputs.as<float>() + numel(row_of(slot), 2 * hidden); }
     float* output(int slot) const { return outputs.as<float>() + numel(row_of(slot), hidden); }
-    void commit(int rows) {
-        cache.commit(rows);
+    int pass_rows() const { return pass_end - processed; }
+    /// Commits the slots of the pass.
+    void commit_pass() {
+        cache.commit(pass_rows());
+        processed = pass_end;
         known = keeps_slots ? std::max(known, cache.length()) : cache.length();
     }
-    /// Takes up to `rows` slots that were processed before; returns their number.
-    int reuse_known(int rows) {
-        const int count = std::clamp(known - cache.length(), 0, rows);
-        cache.commit(count);
-        return count;
+    /// Begins a job of `new_slots` slots. Takes the first ones that were processed before.
+    void begin(int new_slots) {
+        processed = pass_end = std::clamp(known - cache.length(), 0, new_slots);
+        cache.commit(processed);
     }
     /// Makes room for `rows` rows after the known slots.
     void ensure_free(int rows) {

@@ -96,8 +96,8 @@ Result<EagleCheckpoint> open_joint_drafter(const std::string& id, const std::str
         return bad_input("{}: --joint replaces the head, but this drafter has its own lm_head.weight", path);
     if (checkpoint.rotation.scale != 1)
         return bad_input("{}: --joint does not train with YaRN's attention factor", path);
-    if (checkpoint.layout == EagleLayout::gguf || checkpoint.norm_before_fc || checkpoint.fc_norm ||
-        checkpoint.norm_output || !checkpoint.head_norm ||
+    if (checkpoint.layout == EagleLayout::gguf || checkpoint.norms.before_fc ||
+        checkpoint.norms.of_features || checkpoint.norms.output || !checkpoint.norms.head ||
         checkpoint.target_hidden != checkpoint.shape.hidden)
         return bad_input(
             "{}: --joint trains safetensors checkpoints of the target's hidden size, without the variants "
@@ -146,7 +146,7 @@ TrainingData joint_data(const JointFit& joint, const Teacher& teacher, const Hea
                      {"drafter_out", joint.drafter_out},
                      {"names", tensor_names(checkpoint, eagle3)},
                      {"generation", eagle3 ? "3" : "2"},
-                     {"norm_before_residual", checkpoint.norm_before_residual ? "1" : "0"},
+                     {"norm_before_residual", checkpoint.norms.before_residual ? "1" : "0"},
                      {"frequencies", fmt::format("{}", fmt::join(frequencies(checkpoint.rope), " "))}};
     add_settings(data, joint_fields, joint.options);
     add_settings(data, shape_fields, checkpoint.shape);

@@ -61,20 +61,21 @@ Status read_add_eos(const GgufFile& file, TokenizerSpec& spec, Notes& notes) {
 
 /// Reads SentencePiece's scores. Missing ids and settings default to Llama 2's, as in llama.cpp.
 Status read_sentence_pieces(const GgufFile& file, TokenizerSpec& spec) {
-    DS_ASSIGN(spec.scores, required(file.floats("tokenizer.ggml.scores"), file, "tokenizer.ggml.scores"));
+    DS_ASSIGN(spec.pieces.scores,
+              required(file.floats("tokenizer.ggml.scores"), file, "tokenizer.ggml.scores"));
     spec.pre = "(none)";
     const auto id_or = [&](const char* key, TokenId fallback) -> Result<TokenId> {
         if (file.has(key)) return read_id(file, key);
         return static_cast<std::size_t>(fallback) < spec.tokens.size() ? fallback : no_token;
     };
-    DS_ASSIGN(spec.unknown, id_or("tokenizer.ggml.unknown_token_id", 0));
+    DS_ASSIGN(spec.pieces.unknown, id_or("tokenizer.ggml.unknown_token_id", 0));
     DS_ASSIGN(spec.bos, id_or("tokenizer.ggml.bos_token_id", 1));
     DS_ASSIGN(const TokenId end, id_or("tokenizer.ggml.eos_token_id", 2));
     add_eos(spec, end);
     spec.named_eos = end;
     DS_TRY(read_ends(file, spec));
     DS_ASSIGN(const auto prefix, file.boolean("tokenizer.ggml.add_space_prefix"));
-    spec.space_prefix = prefix.value_or(true) ? SpacePrefix::always : SpacePrefix::never;
+    spec.pieces.space_prefix = prefix.value_or(true) ? SpacePrefix::always : SpacePrefix::never;
     DS_ASSIGN(const auto add_bos, file.boolean("tokenizer.ggml.add_bos_token"));
     spec.add_bos = spec.add_bos_to_chat = add_bos.value_or(true) && spec.bos != no_token;
     return {};

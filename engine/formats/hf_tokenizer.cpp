@@ -253,7 +253,7 @@ Status HfTokenizerReader::read_fallback(const JsonFile& model) {
         if (token.size() == 6 && token.starts_with("<0x") && token.ends_with('>')) spec_.types[i] = type_byte;
     }
     DS_ASSIGN(const auto unknown, model.text("unk_token"));
-    if (unknown) spec_.unknown = find_id(*unknown);
+    if (unknown) spec_.pieces.unknown = find_id(*unknown);
     return {};
 }
 
@@ -329,7 +329,7 @@ Status HfTokenizerReader::read() {
     DS_TRY(read_added());
     if (spec_.model == "llama") {
         spec_.pre = "(none)";
-        DS_ASSIGN(spec_.space_prefix, recognise_spaces(file_, spec_));
+        DS_ASSIGN(spec_.pieces.space_prefix, recognise_spaces(file_, spec_));
     } else {
         DS_TRY(read_splitting(file_, spec_));
         DS_ASSIGN(spec_.normalises, recognise_normaliser(file_));

@@ -31,6 +31,27 @@ bool DeviceSparseRows::upload(kernels::Backend& backend, const SparseRows& rows)
            weights.upload_exact(backend, rows.weights);
 }
 
+bool DeviceAffinity::upload(kernels::Backend& backend) {
+    if (!is_uploaded_)
+        is_uploaded_ = sources_.upload(backend, matrix_.sources) &&
+                       (!backend.is_host() || targets_.upload(backend, matrix_.targets));
+    return is_uploaded_;
+}
+
+void DeviceAffinity::set_matrix(kernels::RedistributeOp& op) const {
+    op.first = sources_.first.data();
+    op.sources = sources_.tokens.data();
+    op.weights = sources_.weights.data();
+    op.target_first = targets_.first.data();
+    op.targets = targets_.tokens.data();
+    op.target_weights = targets_.weights.data();
+}
+
+void DeviceAffinity::set_matrix(kernels::ReachableTokensOp& op) const {
+    op.first = sources_.first.data();
+    op.sources = sources_.tokens.data();
+}
+
 Result<AffinityMatrix> AffinityMatrix::load(const HeadArtefact& artefact, int vocab) {
     std::vector<TokenId> ids;
     if (artefact.tensors().find("ids") != nullptr) {

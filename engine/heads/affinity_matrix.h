@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/heads/artefact.h"
@@ -34,6 +35,27 @@ struct AffinityMatrix {
 
     /// Loads `neighbours` and `weights` for a vocabulary. A token without a row keeps its probability.
     static Result<AffinityMatrix> load(const HeadArtefact& artefact, int vocab);
+};
+
+/// An affinity matrix and its copy in the backend's memory.
+class DeviceAffinity {
+  public:
+    void set(AffinityMatrix matrix) {
+        matrix_ = std::move(matrix);
+        is_uploaded_ = false;
+    }
+    const AffinityMatrix& matrix() const { return matrix_; }
+    /// Uploads the matrix once. Returns false if out of memory. A device reads the sources only, the CPU also
+    /// the targets.
+    bool upload(kernels::Backend& backend);
+    /// Points an op at the uploaded matrix.
+    void set_matrix(kernels::RedistributeOp& op) const;
+    void set_matrix(kernels::ReachableTokensOp& op) const;
+
+  private:
+    AffinityMatrix matrix_;
+    bool is_uploaded_ = true;
+    DeviceSparseRows targets_, sources_;
 };
 
 }  // namespace draftscope

@@ -53,17 +53,25 @@ struct HeadCost {
 struct Outcome {
     std::span<const int> accepted_path;  ///< node indices, root first
     TokenId bonus = no_token;
-    /// The target's best ids at the path's nodes [path, top_k], best first. In a live round of a head that
-    /// needs every node, at all nodes of the tree.
-    std::span<const TokenId> best;
+    /// [nodes, top_k] target ids, best first, at the nodes of TargetTokens::nodes. Replays and shadows have
+    /// those at the path's nodes.
+    std::span<const TokenId> best = {};
     int top_k = 0;
+};
+
+/// Nodes of a verified tree.
+enum class VerifiedNodes {
+    path,  ///< those of the accepted path, root first
+    all,   ///< in the tree's order; known in live rounds only
 };
 
 /// The target's best tokens that a head takes in, in numbers per position.
 struct TargetTokens {
-    int at_prompt = 0;        ///< each costs an LM-head call per prompt position
-    int at_verified = 0;      ///< at the nodes of the accepted path
-    bool every_node = false;  ///< at every node instead; replays and shadows know those of the accepted path
+    int at_prompt = 0;    ///< each costs an LM-head call per prompt position
+    int at_verified = 0;  ///< at each of `nodes`
+    VerifiedNodes nodes = VerifiedNodes::path;
+    /// Returns whether replays and shadows lack some of them, so that they estimate the head.
+    bool need_live_rounds() const { return nodes == VerifiedNodes::all; }
 };
 
 /// What a head needs of its callers.
@@ -87,8 +95,6 @@ class LmHead {
     }
     const HeadNeeds& needs() const { return needs_; }
     const TargetTokens& target_tokens() const { return needs_.target_tokens; }
-    /// Whether replays and shadows know less than a live round gives the head, and so estimate it.
-    bool replays_estimate() const { return needs_.target_tokens.every_node; }
 
     /// Returns the sizes of what a call of `rows` rows stores.
     virtual CallShape shape(int level, int rows) const = 0;

@@ -27,8 +27,8 @@ class RecentTokenWindow {
     void reserve(std::size_t count) { seen_.reserve(count); }
     /// Appends an id, which must be in the vocabulary.
     void append(TokenId id);
-    /// Appends each distinct id of `ids` in order of first appearance. `only_new` skips ids that are already
-    /// active.
+    /// Appends each distinct id of `ids` in order of first appearance. `only_new` skips an appearance while
+    /// its id is active.
     void append_unique(std::span<const TokenId> ids, bool only_new = false);
     bool has(TokenId id) const {
         return id >= 0 && id < static_cast<TokenId>(times_.size()) && times_[id] > 0;
@@ -78,10 +78,10 @@ void RecentTokenWindow::leave(TokenId id) {
 void RecentTokenWindow::append_unique(std::span<const TokenId> ids, bool only_new) {
     seen_.clear();
     for (const TokenId id : ids) {
-        if (marked_[id]) continue;
+        if (marked_[id] || (only_new && has(id))) continue;
         marked_[id] = true;
         seen_.push_back(id);
-        if (!only_new || !has(id)) append(id);
+        append(id);
     }
     for (const TokenId id : seen_) marked_[id] = false;
 }
@@ -137,7 +137,9 @@ class MicroSpecHead final : public LmHead {
     explicit MicroSpecHead(MicroSpecOptions options)
         : LmHead({.target_tokens = {.at_prompt = options.from_prompt ? options.prompt_k : 0,
                                     .at_verified = options.from_rounds ? options.verify_k : 0,
-                                    .every_node = options.from_rounds && options.branch == Branch::tree},
+                                    .nodes = options.from_rounds && options.branch == Branch::tree
+                                                 ? VerifiedNodes::all
+                                                 : VerifiedNodes::path},
                   .rounds = options.from_rounds}),
           options_(options) {}
 

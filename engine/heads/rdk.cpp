@@ -26,8 +26,8 @@ class RdkHead final : public LmHead {
         DS_TRY(base_->prepare(backend, weights));
         DS_TRY(artefact_.fits(weights));
         vocab_ = weights.vocab;
-        DS_ASSIGN(affinity_, AffinityMatrix::load(artefact_, vocab_));
-        upload_pending_ = true;
+        DS_ASSIGN(AffinityMatrix matrix, AffinityMatrix::load(artefact_, vocab_));
+        affinity_.set(std::move(matrix));
         return {};
     }
 
@@ -54,7 +54,7 @@ class RdkHead final : public LmHead {
 
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         HeadCost cost = base_->cost_at(state, rows, level);
-        cost.bytes += static_cast<std::uint64_t>(cost.active_rows) * affinity_.width *
+        cost.bytes += static_cast<std::uint64_t>(cost.active_rows) * affinity_.matrix().width *
                       (sizeof(TokenId) + sizeof(float));
         cost.flops_per_row += 2.0 * cost.active_rows;
         return cost;
@@ -66,19 +66,16 @@ class RdkHead final : public LmHead {
     std::span<const HeadSequence> own_sequences(const HeadCall& call);
     void reach(kernels::Backend& backend, const HeadSequence& from, int capacity, const HeadSequence& to);
     int rows_at_a_time() const;
-    bool upload(kernels::Backend& backend);
     std::uint64_t affinity_bytes(const HeadCall& call) const;
     /// Enqueues the redistribution of the rows in logits_ to `out`.
     void spread(kernels::Backend& backend, kernels::RedistributeOp op, float* out, std::int64_t out_stride);
 
     std::unique_ptr<LmHead> base_;
     HeadArtefact artefact_;
-    AffinityMatrix affinity_;
+    DeviceAffinity affinity_;
     int vocab_ = 0;
-    bool upload_pending_ = false;  ///< the matrix is not in device memory
-    SupportColumns columns_;       ///< of the base head
+    SupportColumns columns_;  ///< of the base head
     std::vector<HeadSequence> inner_sequences_;
-    DeviceSparseRows d_targets_, d_sources_;
     kernels::DeviceArray<std::int32_t> tokens_, d_sizes_;
     kernels::DeviceArray<float> logits_, spread_;
     kernels::DeviceArray<double> mass_;
@@ -92,7 +89,7 @@ ActiveSet RdkHead::active_set(const HeadState* state, int level, std::vector<Tok
     const ActiveSet inner = base_->active_set(state, level, own_memory);
     std::vector<bool> reached(vocab_);
     const auto reach_targets = [&](TokenId token) {
-        for (const TokenId target : affinity_.targets.row(token)) reached[target] = true;
+        for (const TokenId target : affinity_.matrix().targets.row(token)) reached[target] = true;
     };
     for (const TokenId token : inner.ids) reach_targets(token);
     for (TokenId token = 0; inner.ids.empty() && token < inner.all_below; ++token) reach_targets(token);
@@ -107,18 +104,10 @@ int RdkHead::rows_at_a_time() const {
     return static_cast<int>(std::max<std::size_t>(max_mass_bytes / (numel(1, vocab_) * sizeof(double)), 1));
 }
 
-/// A device reads the sources only, the CPU also the targets.
-bool RdkHead::upload(kernels::Backend& backend) {
-    if (!upload_pending_) return true;
-    upload_pending_ = !(d_sources_.upload(backend, affinity_.sources) &&
-                        (!backend.is_host() || d_targets_.upload(backend, affinity_.targets)));
-    return !upload_pending_;
-}
-
 bool RdkHead::reserve(kernels::Backend& backend, int levels, int rows, int k) {
     columns_ = base_->support_columns(levels);
     const std::size_t size = numel(rows, columns_.stride);
-    return base_->reserve(backend, levels, rows, 1) && upload(backend) &&
+    return base_->reserve(backend, levels, rows, 1) && affinity_.upload(backend) &&
            logits_.resize_at_least(backend, size) && tokens_.resize_at_least(backend, size) &&
            d_sizes_.resize_at_least(backend, numel(rows, 1)) &&
            mass_.resize_at_least(backend, numel(std::min(rows, rows_at_a_time()), vocab_)) &&
@@ -130,12 +119,7 @@ bool RdkHead::reserve(kernels::Backend& backend, int levels, int rows, int k) {
 void RdkHead::spread(kernels::Backend& backend, kernels::RedistributeOp op, float* out,
                      std::int64_t out_stride) {
     op.vocab = vocab_;
-    op.first = d_sources_.first.data();
-    op.sources = d_sources_.tokens.data();
-    op.weights = d_sources_.weights.data();
-    op.target_first = d_targets_.first.data();
-    op.targets = d_targets_.tokens.data();
-    op.target_weights = d_targets_.weights.data();
+    affinity_.set_matrix(op);
     op.scratch = mass_.as<double>();
     op.out_stride = out_stride;
     const int rows = op.rows;
@@ -168,8 +152,7 @@ void RdkHead::reach(kernels::Backend& backend, const HeadSequence& from, int cap
     op.size = from.set_size;
     op.max_count = capacity;
     op.vocab = vocab_;
-    op.first = d_sources_.first.data();
-    op.sources = d_sources_.tokens.data();
+    affinity_.set_matrix(op);
     op.bits = bits_.as<std::uint32_t>();
     op.out = to.set;
     op.out_size = to.set_size;
@@ -181,10 +164,10 @@ void RdkHead::reach(kernels::Backend& backend, const HeadSequence& from, int cap
 std::uint64_t RdkHead::affinity_bytes(const HeadCall& call) const {
     constexpr std::uint64_t entry = sizeof(TokenId) + sizeof(float);
     const std::uint64_t rows = call.rows;
-    if (!call.backend.is_host()) return rows * affinity_.sources.tokens.size() * entry;
+    if (!call.backend.is_host()) return rows * affinity_.matrix().sources.tokens.size() * entry;
     std::uint64_t tokens = columns_.counted ? 0 : rows * base_->shape(call.level, 1).support;
     for (std::uint64_t r = 0; columns_.counted && r < rows; ++r) tokens += d_sizes_.data()[r];
-    return tokens * affinity_.width * entry;
+    return tokens * affinity_.matrix().width * entry;
 }
 
 void RdkHead::propose(HeadCall& call) {

@@ -16,27 +16,28 @@ int round_up_to_lines(int columns) {
 
 }  // namespace
 
-void ShortlistOps::set_token_map(const TokenMap& map) {
-    tokens_of_.assign(map.tokens.begin(), map.tokens.end());
-    rows_of_.assign(map.rows.begin(), map.rows.end());
-    mapped_vocab_ = map.vocab;
-    token_map_pending_ = true;
+void ShortlistTokens::set(const Lists& lists) {
+    tokens_.assign(lists.tokens.begin(), lists.tokens.end());
+    rows_.assign(lists.rows.begin(), lists.rows.end());
+    vocab_ = lists.vocab;
+    is_uploaded_ = false;
 }
 
-bool ShortlistOps::upload_token_map() {
-    if (!token_map_pending_) return true;
-    token_map_pending_ = !(d_tokens_.upload_exact(*backend_, tokens_of_) &&
-                           d_rows_of_tokens_.upload_exact(*backend_, rows_of_));
-    return !token_map_pending_;
+bool ShortlistTokens::upload(kernels::Backend& backend) {
+    if (!is_uploaded_)
+        is_uploaded_ = d_tokens_.upload_exact(backend, tokens_) && d_rows_.upload_exact(backend, rows_);
+    return is_uploaded_;
 }
 
-/// Returns the rows of the exact head for tokens in device memory.
-const std::int32_t* ShortlistOps::enqueue_rows_of(const std::int32_t* tokens, int count,
-                                                  const std::int32_t* d_count) {
-    if (rows_of_.empty()) return tokens;
-    backend_->remap_ids(
-        {tokens, count, d_count, d_rows_of_tokens_.as<std::int32_t>(), exact_rows_.as<std::int32_t>()});
-    return exact_rows_.as<std::int32_t>();
+void ShortlistTokens::enqueue_tokens(kernels::Backend& backend, std::int32_t* columns, int count) const {
+    if (!tokens_.empty()) backend.remap_ids({columns, count, nullptr, d_tokens_.as<std::int32_t>(), columns});
+}
+
+const std::int32_t* ShortlistTokens::enqueue_rows(kernels::Backend& backend, const std::int32_t* tokens,
+                                                  int count, const std::int32_t* d_count) const {
+    if (rows_.empty()) return tokens;
+    backend.remap_ids({tokens, count, d_count, d_rows_.as<std::int32_t>(), listed_rows_.as<std::int32_t>()});
+    return listed_rows_.as<std::int32_t>();
 }
 
 int ShortlistOps::max_union(int rows, int size) const {
@@ -44,9 +45,9 @@ int ShortlistOps::max_union(int rows, int size) const {
 }
 
 bool ShortlistOps::reserve_call(const kernels::Matrix& up, int rows, int size) {
-    vocab_ = mapped_vocab_ > 0 ? mapped_vocab_ : up.n();
+    vocab_ = tokens_.vocab(up);
     const std::size_t block = numel(rows, size) + numel(1, max_union(rows, size)) + 1;
-    return upload_token_map() && block_.resize_at_least(*backend_, block) &&
+    return tokens_.upload(*backend_) && block_.resize_at_least(*backend_, block) &&
            scratch_.resize_at_least(*backend_,
                                     std::max(kernels::router_scratch_bytes(rows, up.n(), size),
                                              kernels::topk_scratch_bytes(rows, size, kernels::max_topk)));
@@ -60,7 +61,7 @@ bool ShortlistOps::reserve_exact(int rows, int columns, std::size_t listed) {
            columns_.reserve(*backend_, vocab * sizeof(std::int32_t)) &&
            d_size_.reserve(*backend_, sizeof(std::int32_t)) &&
            logits_.resize_at_least(*backend_, numel(rows, columns)) &&
-           (rows_of_.empty() || exact_rows_.resize_at_least(*backend_, listed));
+           tokens_.reserve_rows(*backend_, listed);
 }
 
 bool ShortlistOps::reserve(kernels::Backend& backend, const kernels::Matrix& down, const kernels::Matrix& up,
@@ -88,9 +89,7 @@ void ShortlistOps::enqueue_router(const kernels::Matrix* down, const kernels::Ma
     op.scratch = scratch_.as<void>();
     op.x = down == nullptr ? x : down_.enqueue(*backend_, *down, x, rows);
     backend_->matmul_topk_set(op);
-    if (!tokens_of_.empty())
-        backend_->remap_ids(
-            {op.ids, static_cast<int>(numel(rows_, size_)), nullptr, d_tokens_.as<std::int32_t>(), op.ids});
+    tokens_.enqueue_tokens(*backend_, op.ids, static_cast<int>(numel(rows_, size_)));
 }
 
 /// Enqueues one product per row: a shortlist is already a list of columns for it.
@@ -100,7 +99,8 @@ void ShortlistOps::enqueue_each(const kernels::RowMajorMatrix& exact) {
         const std::int32_t size = uploaded_size_ = size_;
         backend_->upload(d_size_.as<void>(), &size, sizeof size);
     }
-    const std::int32_t* rows = enqueue_rows_of(block_.as<std::int32_t>(), static_cast<int>(count), nullptr);
+    const std::int32_t* rows =
+        tokens_.enqueue_rows(*backend_, block_.as<std::int32_t>(), static_cast<int>(count), nullptr);
     for (int r = 0; r < rows_; ++r) {
         kernels::MatmulOp op;
         op.weights = exact.device_matrix();
@@ -151,7 +151,7 @@ void ShortlistOps::enqueue_exact(const kernels::RowMajorMatrix& exact, bool per_
     op.rows = rows_;
     op.y = logits_.as<float>();
     op.y_stride = stride_;
-    op.chosen = enqueue_rows_of(tokens, max_union_, size);
+    op.chosen = tokens_.enqueue_rows(*backend_, tokens, max_union_, size);
     op.chosen_count = size;
     op.max_chosen = max_union_;
     backend_->matmul(op);

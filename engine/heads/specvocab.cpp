@@ -167,7 +167,7 @@ class SpecVocabHead final : public LmHead {
                 if (const TokenId id = weights_.row_ids[i]; id >= 0 && id < weights_.vocab)
                     rows[id] = static_cast<std::int32_t>(i);
         }
-        shortlists_.set_token_map({speculator_.ids(), rows, weights_.vocab});
+        shortlists_.set_tokens({speculator_.ids(), rows, weights_.vocab});
     }
 
     void count_read(ShortlistState::Level& seen, int rows, int level, std::int64_t together) const {

@@ -77,9 +77,9 @@ bool RoundLayout::upload_sets(RoundMemory& memory) {
     return true;
 }
 
-void RoundLayout::set_nodes(int tree, int nodes) {
-    assert(nodes <= plan_->trees[tree].nodes);
-    trees_[tree].nodes = nodes;
+void RoundLayout::set_nodes(int tree_index, int nodes) {
+    assert(nodes <= plan_->trees[tree_index].nodes);
+    trees_[tree_index].nodes = nodes;
     rows_ = 0;
     for (Tree& one : trees_) {
         one.first_row = rows_;
@@ -87,8 +87,8 @@ void RoundLayout::set_nodes(int tree, int nodes) {
     }
 }
 
-void RoundLayout::upload_tree(RoundMemory& memory, int index, const DraftTree& tree, int position) {
-    const int first = trees_[index].first_row, nodes = trees_[index].nodes, width = plan_->width;
+void RoundLayout::upload_tree(RoundMemory& memory, int tree_index, const DraftTree& tree, int position) {
+    const int first = trees_[tree_index].first_row, nodes = trees_[tree_index].nodes, width = plan_->width;
     assert(tree.size() == nodes && tree.max_depth() < width);
     const auto list = [&](std::size_t count) { return memory.host.list<std::int32_t>(count).data(); };
     std::int32_t *parents = list(nodes), *positions = list(nodes), *counts = list(nodes), *rows = list(nodes);
@@ -103,7 +103,7 @@ void RoundLayout::upload_tree(RoundMemory& memory, int index, const DraftTree& t
         rows[n] = first + n;
         tree.mask.path(n, path_);
         for (std::size_t i = 0; i < path_.size(); ++i) slots[numel(n, width) + i] = position + path_[i];
-        if (uniforms_ != nullptr) uniforms[n] = plan_->uniforms[plan_->at(index, depth)];
+        if (uniforms_ != nullptr) uniforms[n] = plan_->uniforms[plan_->at(tree_index, depth)];
     }
     const auto upload = [&](auto* to, const auto* values, std::size_t count, std::size_t at) {
         if (to != nullptr) backend_->upload(to + at, values, count * sizeof(*values));
@@ -118,19 +118,19 @@ void RoundLayout::upload_tree(RoundMemory& memory, int index, const DraftTree& t
     upload(arrays_.sampled_rows, rows, nodes, first);
 }
 
-void RoundLayout::set_rows(kernels::RerankOp& op, int tree) const {
-    op.nodes = trees_[tree].nodes;
-    op.first_row = trees_[tree].first_row;
+void RoundLayout::set_rows(kernels::RerankOp& op, int tree_index) const {
+    op.nodes = trees_[tree_index].nodes;
+    op.first_row = trees_[tree_index].first_row;
     op.rows = arrays_;
-    op.uniforms = uniforms(tree);
+    op.uniforms = uniforms(tree_index);
 }
 
-void RoundLayout::set_rows(kernels::SetProbabilityOp& op, int tree) const {
-    const std::size_t at = numel(sets.table_row[tree], plan_->width);
+void RoundLayout::set_rows(kernels::SetProbabilityOp& op, int tree_index) const {
+    const std::size_t at = numel(sets.table_row[tree_index], plan_->width);
     op.count = plan_->width;
-    op.rows = path(tree);
-    op.d_count = path_count(tree);
-    op.first_row = trees_[tree].first_row;
+    op.rows = path(tree_index);
+    op.d_count = path_count(tree_index);
+    op.first_row = trees_[tree_index].first_row;
     op.first = sets.first + at;
     op.size = sets.sizes + at;
     op.ids = sets.ids;

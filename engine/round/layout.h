@@ -31,7 +31,7 @@ struct TokenSets {
     const std::int32_t* first = nullptr;
     const std::int32_t* sizes = nullptr;
     std::span<const int> table_row = {};  ///< [trees]; -1 = the tree has none
-    bool has(int tree) const { return !table_row.empty() && table_row[tree] >= 0; }
+    bool has(int tree_index) const { return !table_row.empty() && table_row[tree_index] >= 0; }
 };
 
 /// Where the trees of a step lie in the backend's memory. A tree's nodes are adjacent rows of all arrays.
@@ -53,26 +53,26 @@ class RoundLayout {
     /// Tokens, parents and log-probabilities of the rows, then each tree's path and its length.
     std::int32_t* block() const { return arrays_.tokens; }
     std::size_t array_at(int array) const { return numel(array, planned_rows_); }
-    std::size_t path_at(int tree) const { return array_at(3) + numel(tree, plan_->width + 1); }
+    std::size_t path_at(int tree_index) const { return array_at(3) + numel(tree_index, plan_->width + 1); }
     /// A tree's accepted path [width] and its length [1], written by the acceptance.
-    std::int32_t* path(int tree) const { return block() + path_at(tree); }
-    std::int32_t* path_count(int tree) const { return path(tree) + plan_->width; }
-    const double* uniforms(int tree) const {
-        return uniforms_ == nullptr ? nullptr : uniforms_ + plan_->at(tree, 0);
+    std::int32_t* path(int tree_index) const { return block() + path_at(tree_index); }
+    std::int32_t* path_count(int tree_index) const { return path(tree_index) + plan_->width; }
+    const double* uniforms(int tree_index) const {
+        return uniforms_ == nullptr ? nullptr : uniforms_ + plan_->at(tree_index, 0);
     }
-    const double* draft_uniforms(int tree) const {
-        return draft_uniforms_ + plan_->at(tree, 0) * plan_->max_drafts;
+    const double* draft_uniforms(int tree_index) const {
+        return draft_uniforms_ + plan_->at(tree_index, 0) * plan_->max_drafts;
     }
 
     /// Sets the nodes of a tree that grew to fewer than planned. The rows of later trees move up.
-    void set_nodes(int tree, int nodes);
+    void set_nodes(int tree_index, int nodes);
     /// Uploads a tree from host memory, with the nodes of its plan and certain drafts. `position` is the
     /// root's.
-    void upload_tree(RoundMemory& memory, int index, const DraftTree& tree, int position);
+    void upload_tree(RoundMemory& memory, int tree_index, const DraftTree& tree, int position);
     /// Points `op` at the rows of a tree.
-    void set_rows(kernels::RerankOp& op, int tree) const;
+    void set_rows(kernels::RerankOp& op, int tree_index) const;
     /// Points `op` at the sets along the path of a tree that has them.
-    void set_rows(kernels::SetProbabilityOp& op, int tree) const;
+    void set_rows(kernels::SetProbabilityOp& op, int tree_index) const;
 
     DraftProbs draft_probs;  ///< set while the trees are drafted; sampled_rows are its rows
     TokenSets sets;          ///< of the plan, or of the head after the drafts

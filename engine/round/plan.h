@@ -44,7 +44,7 @@ struct RoundPlan {
         width = std::max(width, tree.levels + 1);
     }
     /// Index of a tree's entry of a depth, in arrays of [trees, width].
-    std::size_t at(std::size_t tree, int depth) const { return tree * width + depth; }
+    std::size_t at(std::size_t tree_index, int depth) const { return tree_index * width + depth; }
     int count() const { return static_cast<int>(trees.size()); }
 };
 

@@ -22,8 +22,8 @@ void RoundResults::enqueue(kernels::Backend& backend) {
     requests_.clear();
 }
 
-Status RoundResults::read_tree(int tree, DraftTree& out) const {
-    const RoundLayout::Tree& rows = layout_->trees()[tree];
+Status RoundResults::read_tree(int tree_index, DraftTree& out) const {
+    const RoundLayout::Tree& rows = layout_->trees()[tree_index];
     const auto array = [&](int index) { return layout_->array_at(index) + rows.first_row; };
     const auto tokens = values<TokenId>(array(0), rows.nodes);
     const auto parents = values(array(1), rows.nodes);
@@ -39,9 +39,9 @@ Status RoundResults::read_tree(int tree, DraftTree& out) const {
     return out.finish();
 }
 
-std::span<const int> RoundResults::path(int tree) const {
-    const std::size_t count = values(layout_->path_at(tree) + layout_->plan().width, 1)[0];
-    return values<int>(layout_->path_at(tree), count);
+std::span<const int> RoundResults::path(int tree_index) const {
+    const std::size_t count = values(layout_->path_at(tree_index) + layout_->plan().width, 1)[0];
+    return values<int>(layout_->path_at(tree_index), count);
 }
 
 }  // namespace draftscope

@@ -26,8 +26,8 @@ class RoundResults {
         return {reinterpret_cast<const T*>(values_.data()) + index, count};
     }
     /// Reads a tree without its missing nodes and finishes it. Invalid parents are an error.
-    Status read_tree(int tree, DraftTree& out) const;
-    std::span<const int> path(int tree) const;  ///< accepted nodes, root first
+    Status read_tree(int tree_index, DraftTree& out) const;
+    std::span<const int> path(int tree_index) const;  ///< accepted nodes, root first
 
   private:
     struct Request {

@@ -36,7 +36,7 @@ struct Round {
     std::span<TargetSample> choices;  ///< the target's choices for this tree's rows
     Acceptance acceptance;            ///< before the text was cut
     std::vector<TokenId> emitted;     ///< committed tokens, after clipping
-    std::vector<TokenId> best;        ///< Outcome::best, if needed
+    std::vector<TokenId> best;        ///< [nodes, best_k] as the head takes them, see TargetTokens::nodes
     int best_k = 0;
     Finish finish = Finish::none;
     std::size_t new_text = 0;  ///< bytes by which the sequence's text grew

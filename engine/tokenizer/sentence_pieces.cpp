@@ -46,13 +46,13 @@ std::size_t next_length(std::string_view text) {
 
 Result<SentencePieces> SentencePieces::create(const TokenizerSpec& spec) {
     const bool by_score = spec.merges.empty();
-    if (by_score && spec.scores.size() != spec.tokens.size())
-        return bad_input("{}: {} tokens but {} scores", spec.file, spec.tokens.size(), spec.scores.size());
+    if (by_score && spec.pieces.scores.size() != spec.tokens.size())
+        return bad_input("{}: {} tokens but {} scores", spec.file, spec.tokens.size(),
+                         spec.pieces.scores.size());
     DS_ASSIGN(BpeMerges merges, read_merges(spec));
     SentencePieces out(std::move(merges));
-    out.prefix_ = spec.space_prefix;
-    out.unknown_ = spec.unknown;
-    if (by_score) out.scores_ = spec.scores;
+    out.spec_ = spec.pieces;
+    if (!by_score) out.spec_.scores.clear();
     out.byte_ids_.fill(no_token);
     for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
         const std::string& token = spec.tokens[i];
@@ -70,7 +70,7 @@ Result<SentencePieces> SentencePieces::create(const TokenizerSpec& spec) {
     for (const AddedToken& added : spec.added) {
         if (!added.normalised || !spec.normaliser_escapes_spaces) continue;
         const std::size_t i = added.id;
-        const std::string front(spec.space_prefix == SpacePrefix::always ? space_mark : "");
+        const std::string front(spec.pieces.space_prefix == SpacePrefix::always ? space_mark : "");
         out.user_defined_.add(front + with_marks(spec.tokens[i]), added.id,
                               spec.types[i] != type_user_defined, added.matching);
     }
@@ -90,10 +90,10 @@ std::string SentencePieces::decode_token(std::string_view token, int type) {
 
 void SentencePieces::escape(std::string_view text, bool at_start, std::string& out) const {
     out.clear();
-    const bool needs_space =
-        prefix_ == SpacePrefix::always || (!text.starts_with(' ') && !text.starts_with(space_mark) &&
-                                           (prefix_ == SpacePrefix::unless_present ||
-                                            (prefix_ == SpacePrefix::first_unless_present && at_start)));
+    const bool needs_space = spec_.space_prefix == SpacePrefix::always ||
+                             (!text.starts_with(' ') && !text.starts_with(space_mark) &&
+                              (spec_.space_prefix == SpacePrefix::unless_present ||
+                               (spec_.space_prefix == SpacePrefix::first_unless_present && at_start)));
     if (needs_space) out += space_mark;
     out += with_marks(text);
 }
@@ -106,8 +106,8 @@ void SentencePieces::append_ids(std::string_view piece, std::vector<TokenId>& ou
     });
     if (bytes) {
         for (const char c : piece) out.push_back(byte_ids_[static_cast<std::uint8_t>(c)]);
-    } else if (unknown_ != no_token && (out.empty() || out.back() != unknown_)) {
-        out.push_back(unknown_);
+    } else if (spec_.unknown != no_token && (out.empty() || out.back() != spec_.unknown)) {
+        out.push_back(spec_.unknown);
     }
 }
 
@@ -117,7 +117,7 @@ void SentencePieces::push_candidate(std::string_view text, std::int32_t position
     const std::size_t length = left.length + scratch.symbols[left.next].length;
     const TokenId id = find(text.substr(left.begin, length));
     if (id == no_token) return;
-    scratch.queue.push_back({scores_[id], position, length});
+    scratch.queue.push_back({spec_.scores[id], position, length});
     std::push_heap(scratch.queue.begin(), scratch.queue.end(), piece_has_lower_priority);
 }
 
@@ -170,7 +170,7 @@ void SentencePieces::encode(std::string_view text, bool at_start, bool parse_spe
     if (text.empty()) return;
     escape(text, at_start, scratch.escaped);
     user_defined_.split(scratch.escaped, parse_special, out, [&](std::string_view plain, std::size_t) {
-        if (scores_.empty())
+        if (spec_.scores.empty())
             merge_by_rank(plain, scratch, out);
         else
             merge_by_score(plain, scratch, out);

@@ -59,12 +59,10 @@ class SentencePieces {
     }
 
     std::unordered_map<std::string, TokenId> ids_;  ///< pieces that text may become
-    std::vector<float> scores_;                     ///< by id; empty = merge by rank
+    SentencePieceSpec spec_;                        ///< without scores = merge by rank
     BpeMerges merges_;
     SpecialTokens user_defined_;  ///< escaped; found inside escaped text
     std::array<TokenId, 256> byte_ids_{};
-    TokenId unknown_ = no_token;
-    SpacePrefix prefix_ = SpacePrefix::always;
 };
 
 }  // namespace draftscope

@@ -46,8 +46,8 @@ std::uint64_t compute_fingerprint(const TokenizerSpec& spec) {
     out.add_length(spec.merges.size());
     for (const std::string& merge : spec.merges) out.add(merge);
     if (spec.model == "gpt2") return out.value();
-    for (const float score : spec.scores) out.add_length(std::bit_cast<std::uint32_t>(score));
-    out.add_length(static_cast<std::uint64_t>(spec.space_prefix));
+    for (const float score : spec.pieces.scores) out.add_length(std::bit_cast<std::uint32_t>(score));
+    out.add_length(static_cast<std::uint64_t>(spec.pieces.space_prefix));
     return out.value();
 }
 
@@ -82,8 +82,9 @@ Status check_spec(const TokenizerSpec& spec) {
                          spec.types.size());
     }
     const auto count = static_cast<TokenId>(spec.tokens.size());
-    if (spec.unknown != no_token && (spec.unknown < 0 || spec.unknown >= count))
-        return bad_input("{}: unknown-token id {} is outside the {} tokens", spec.file, spec.unknown, count);
+    if (spec.pieces.unknown != no_token && (spec.pieces.unknown < 0 || spec.pieces.unknown >= count))
+        return bad_input("{}: unknown-token id {} is outside the {} tokens", spec.file, spec.pieces.unknown,
+                         count);
     if (spec.bos != no_token && (spec.bos < 0 || spec.bos >= count))
         return bad_input("{}: beginning-of-text id {} is outside the {} tokens", spec.file, spec.bos, count);
     if (spec.add_bos && spec.bos == no_token)

@@ -39,6 +39,13 @@ inline constexpr int type_user_defined = 4;
 inline constexpr int type_unused = 5;
 inline constexpr int type_byte = 6;
 
+/// What only SentencePiece's BPE has.
+struct SentencePieceSpec {
+    std::vector<float> scores;  ///< without merges: by id, highest merges first
+    SpacePrefix space_prefix = SpacePrefix::always;
+    TokenId unknown = no_token;  ///< for text without byte tokens
+};
+
 /// The tokenizer of a model file, in any file format.
 struct TokenizerSpec {
     std::string file;                 ///< for messages
@@ -48,9 +55,7 @@ struct TokenizerSpec {
     std::vector<std::string> tokens;  ///< in byte-to-unicode form, indexed by id
     std::vector<int> types;           ///< GGUF token types: 1 normal, 3 control, 4 user-defined, ...
     std::vector<std::string> merges;  ///< "left right", best first
-    std::vector<float> scores;        ///< SentencePiece without merges: by id, highest merges first
-    SpacePrefix space_prefix = SpacePrefix::always;  ///< SentencePiece
-    TokenId unknown = no_token;                      ///< SentencePiece: for text without byte tokens
+    SentencePieceSpec pieces;
     bool normaliser_escapes_spaces = false;  ///< SentencePiece: replace spaces before matching added tokens
     std::vector<AddedToken> added;
     TokenId bos = no_token;

@@ -20,6 +20,28 @@ std::size_t product(std::int64_t a, std::int64_t b) {
 
 }  // namespace
 
+void DecoderActivations::set_shape(const LayerShape& shape, int input_width) {
+    shape_ = shape;
+    input_width_ = input_width;
+}
+
+bool DecoderActivations::reserve(kernels::Backend& backend, int rows) {
+    if (rows <= capacity_) return true;
+    const int grown = std::max(rows, 2 * capacity_);
+    const std::int64_t qkv_width = shape_.q_width() + 2 * shape_.kv_width();
+    const int input_columns = padded_columns(std::max(input_width_, shape_.hidden));
+    const bool enough = residual.reserve(backend, product(grown, shape_.hidden) * sizeof(float)) &&
+                        input.reserve(backend, product(grown, input_columns)) &&
+                        qkv.reserve(backend, product(grown, qkv_width) * sizeof(float)) &&
+                        mixed.reserve(backend, product(grown, padded_columns(shape_.q_width()))) &&
+                        gate_up.reserve(backend, product(grown, 2 * shape_.ffn) * sizeof(float)) &&
+                        active.reserve(backend, product(grown, padded_columns(shape_.ffn))) &&
+                        projected.reserve(backend, product(grown, shape_.hidden) * sizeof(float));
+    capacity_ = enough ? grown : 0;
+    ++reservations_;
+    return enough;
+}
+
 const float* Decoder::keep(std::span<const float> values) {
     if (values.empty()) return nullptr;
     kernels::DeviceBuffer buffer;
@@ -38,7 +60,7 @@ Status Decoder::prepare(kernels::Backend& backend, const LayerShape& shape, kern
     backend_ = &backend;
     shape_ = shape;
     layout_.set_heads({shape.heads, shape.kv_heads, shape.head_dim});
-    input_width_ = input_width > 0 ? input_width : shape.hidden;
+    activations_.set_shape(shape, input_width > 0 ? input_width : shape.hidden);
     layers_ = layers;
     const std::lock_guard lock(backend.submit_mutex());
     if (!rope_.load(backend, rope)) backend.set_error(backend.out_of_memory("norms and biases").message);
@@ -47,23 +69,6 @@ Status Decoder::prepare(kernels::Backend& backend, const LayerShape& shape, kern
                             keep(layer.q_norm), keep(layer.k_norm), keep(layer.attn_post_norm),
                             keep(layer.ffn_post_norm)});
     return backend.synchronize();
-}
-
-bool Decoder::reserve(int rows) {
-    if (rows <= capacity_) return true;
-    const int capacity = std::max(rows, 2 * capacity_);
-    const std::int64_t qkv = shape_.q_width() + 2 * shape_.kv_width();
-    const int input = padded_columns(std::max(input_width_, shape_.hidden));
-    const bool enough = residual_.reserve(*backend_, product(capacity, shape_.hidden) * sizeof(float)) &&
-                        input_.reserve(*backend_, product(capacity, input)) &&
-                        qkv_.reserve(*backend_, product(capacity, qkv) * sizeof(float)) &&
-                        mixed_.reserve(*backend_, product(capacity, padded_columns(shape_.q_width()))) &&
-                        gate_up_.reserve(*backend_, product(capacity, 2 * shape_.ffn) * sizeof(float)) &&
-                        active_.reserve(*backend_, product(capacity, padded_columns(shape_.ffn))) &&
-                        projected_.reserve(*backend_, product(capacity, shape_.hidden) * sizeof(float));
-    capacity_ = enough ? capacity : 0;
-    ++reservations_;
-    return enough;
 }
 
 Status Decoder::upload_layouts(std::span<const DecoderBatch> batches) {
@@ -89,7 +94,7 @@ Status Decoder::begin(const DecoderBatch& batch) {
         if (entry.cache->planes().data == nullptr)
             return backend_->out_of_memory(
                 fmt::format("the keys and values of {} slots", entry.cache->slots()), "use a smaller batch");
-    if (!reserve(rows_) || !reserve_partial() || !layout_.select(*backend_, batch))
+    if (!reserve_rows(rows_) || !reserve_partial() || !layout_.select(*backend_, batch))
         return backend_->out_of_memory(fmt::format("a pass of {} rows", rows_),
                                        "use a smaller batch or tree");
     return {};
@@ -97,7 +102,7 @@ Status Decoder::begin(const DecoderBatch& batch) {
 
 void Decoder::attention(int cache_layer) {
     kernels::AttentionOp op;
-    op.q = qkv_.as<float>();
+    op.q = activations_.qkv.as<float>();
     op.q_stride = shape_.q_width() + 2 * shape_.kv_width();
     op.shape = layout_.heads();
     op.scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
@@ -105,7 +110,7 @@ void Decoder::attention(int cache_layer) {
     op.layer = cache_layer;
     op.blocks = layout_.blocks();
     op.partial = partial_.as<float>();
-    op.y = mixed_;
+    op.y = activations_.mixed;
     op.y_stride = padded_columns(shape_.q_width());
     const std::span<const std::int32_t> tiles = layout_.tiles();
     for (std::size_t first = 0, end = 0; first < tiles.size(); first = end) {
@@ -125,7 +130,7 @@ void Decoder::add_output(const kernels::Matrix& weights, kernels::Activations x,
     op.product.weights = weights.device_matrix();
     op.product.x = x;
     op.product.rows = rows_;
-    op.product.y = post_norm == nullptr ? residual() : projected_.as<float>();
+    op.product.y = post_norm == nullptr ? residual() : activations_.projected.as<float>();
     op.product.y_stride = shape_.hidden;
     op.product.accumulate = post_norm == nullptr;
     if (next != nullptr) op.next = next->device_matrix();
@@ -133,7 +138,7 @@ void Decoder::add_output(const kernels::Matrix& weights, kernels::Activations x,
     backend_->fused_matmul(op);
     if (post_norm == nullptr) return;
     kernels::RmsNormOp norm;
-    norm.x = projected_.as<float>();
+    norm.x = activations_.projected.as<float>();
     norm.x_stride = norm.y_stride = shape_.hidden;
     norm.rows = rows_;
     norm.width = shape_.hidden;
@@ -148,14 +153,14 @@ void Decoder::norm_queries_and_keys(int layer) {
     const auto norm_heads = [&](const float* weight, std::size_t span, int first, int part) {
         if (weight == nullptr) return;
         kernels::RmsNormOp op;
-        op.x = qkv_.as<float>() + first;
+        op.x = activations_.qkv.as<float>() + first;
         op.x_stride = op.y_stride = shape_.q_width() + 2 * shape_.kv_width();
         op.rows = rows_;
         op.width = static_cast<int>(span);
         op.groups = part / op.width;
         op.weight = weight;
         op.eps = shape_.norm_eps;
-        op.y = qkv_.as<float>() + first;
+        op.y = activations_.qkv.as<float>() + first;
         backend_->rms_norm(op);
     };
     norm_heads(vectors_[layer].q_norm, layers_[layer].q_norm.size(), 0, shape_.q_width());
@@ -166,13 +171,19 @@ void Decoder::attend(int layer, int cache_layer, kernels::Activations x, const k
     const DecoderLayer& weights = layers_[layer];
     const Vectors& vectors = vectors_[layer];
     const int width = shape_.q_width() + 2 * shape_.kv_width();
-    const kernels::RopeStoreOp store{qkv_.as<float>(), width,       rows_,           layout_.heads(),
-                                     rope_.cos(),      rope_.sin(), layout_.batch(), cache_layer};
+    const kernels::RopeStoreOp store{activations_.qkv.as<float>(),
+                                     width,
+                                     rows_,
+                                     layout_.heads(),
+                                     rope_.cos(),
+                                     rope_.sin(),
+                                     layout_.batch(),
+                                     cache_layer};
     kernels::FusedMatmulOp project;
     project.product.weights = weights.qkv.device_matrix();
     project.product.x = x;
     project.product.rows = rows_;
-    project.product.y = qkv_.as<float>();
+    project.product.y = activations_.qkv.as<float>();
     project.product.y_stride = width;
     project.product.bias = vectors.qkv_bias;
     project.norm = norm;
@@ -182,7 +193,7 @@ void Decoder::attend(int layer, int cache_layer, kernels::Activations x, const k
     norm_queries_and_keys(layer);
     backend_->rope_store(store);
     attention(cache_layer);
-    add_output(weights.attn_out, mixed_, vectors.attn_post_norm, &weights.gate_up, true);
+    add_output(weights.attn_out, activations_.mixed, vectors.attn_post_norm, &weights.gate_up, true);
 }
 
 void Decoder::attend(int layer, int cache_layer, kernels::Activations x) {
@@ -200,14 +211,14 @@ void Decoder::feed_forward(int layer, const kernels::Matrix* next) {
     project.product.weights = weights.gate_up.device_matrix();
     project.product.x = input();
     project.product.rows = rows_;
-    project.product.y = gate_up_.as<float>();
+    project.product.y = activations_.gate_up.as<float>();
     project.product.y_stride = 2 * shape_.ffn;
     project.norm = normed_residual(vectors.ffn_norm);
-    project.gated = active_;
+    project.gated = activations_.active;
     project.gated_stride = padded_columns(shape_.ffn);
     project.next = weights.down.device_matrix();
     backend_->fused_matmul(project);
-    add_output(weights.down, active_, vectors.ffn_post_norm, next, false);
+    add_output(weights.down, activations_.active, vectors.ffn_post_norm, next, false);
 }
 
 void Decoder::run(int layer, const kernels::Matrix* next) {
@@ -217,7 +228,7 @@ void Decoder::run(int layer, const kernels::Matrix* next) {
 
 void Decoder::replay(std::span<const std::int64_t> key, FunctionRef<void()> work) {
     // The ops of a pass depend on its rows, attention blocks, tiles and addresses.
-    graph_shape_.assign({rows_, reservations_, kernels::as_key(partial_.data())});
+    graph_shape_.assign({rows_, activations_.reservations(), kernels::as_key(partial_.data())});
     layout_.add_to_key(graph_shape_);
     graph_shape_.insert(graph_shape_.end(), key.begin(), key.end());
     graphs_.run(*backend_, graph_shape_, work);

@@ -11,6 +11,31 @@
 
 namespace draftscope {
 
+/// The activations of a decoder's layers, in the backend's memory.
+class DecoderActivations {
+  public:
+    /// `input_width` is the width of the first layer's attention input.
+    void set_shape(const LayerShape& shape, int input_width);
+    /// Reserves memory for `rows` rows; growing discards the contents. Returns false if out of memory.
+    bool reserve(kernels::Backend& backend, int rows);
+    /// Changes whenever the addresses may have changed.
+    int reservations() const { return reservations_; }
+
+    kernels::DeviceBuffer residual;    ///< [rows, hidden] f32
+    kernels::ActivationBuffer input;   ///< [rows, padded_columns(larger of input width and hidden)]
+    kernels::DeviceBuffer qkv;         ///< [rows, queries, keys and values] f32
+    kernels::ActivationBuffer mixed;   ///< [rows, padded_columns(q width)], what attention returns
+    kernels::DeviceBuffer gate_up;     ///< [rows, 2 * ffn] f32
+    kernels::ActivationBuffer active;  ///< [rows, padded_columns(ffn)], silu(gate) * up
+    kernels::DeviceBuffer projected;   ///< [rows, hidden] f32, before a norm of the layer's output
+
+  private:
+    LayerShape shape_;
+    int input_width_ = 0;
+    int capacity_ = 0;  ///< in rows
+    int reservations_ = 0;
+};
+
 /// Runs decoder layers on a device, with all activations in its memory. The layers' matrices belong to the
 /// device; the decoder uploads their vectors and the rotation table. It supports one pass at a time, during
 /// which the caller holds Backend::submit_mutex().
@@ -45,12 +70,12 @@ class Decoder {
     }
     /// Reserves memory for passes of `rows` rows, so that smaller passes do not reallocate and discard
     /// results. Returns false if out of memory.
-    bool reserve_rows(int rows) { return reserve(rows); }
+    bool reserve_rows(int rows) { return activations_.reserve(*backend_, rows); }
     int rows() const { return rows_; }
     /// The residual stream, [rows, hidden] f32.
-    float* residual() const { return residual_.as<float>(); }
+    float* residual() const { return activations_.residual.as<float>(); }
     /// Scratch for the input of a matmul, [rows, padded_columns(larger of input width and hidden)].
-    kernels::Activations input() const { return input_; }
+    kernels::Activations input() const { return activations_.input; }
     int hidden_stride() const { return kernels::padded_columns(shape_.hidden); }
 
     /// residual += W_o attention(W_qkv x). `x` has the stride of the layer's qkv matrix.
@@ -81,7 +106,6 @@ class Decoder {
         const float* attn_post_norm = nullptr;
         const float* ffn_post_norm = nullptr;
     };
-    bool reserve(int rows);
     bool reserve_partial();
     void attend(int layer, int cache_layer, kernels::Activations x, const kernels::NormSpec& norm);
     void norm_queries_and_keys(int layer);
@@ -91,19 +115,16 @@ class Decoder {
 
     kernels::Backend* backend_ = nullptr;
     LayerShape shape_;
-    int input_width_ = 0;
     std::span<const DecoderLayer> layers_;
     std::vector<Vectors> vectors_;
     std::vector<kernels::DeviceBuffer> parameters_;
     kernels::DeviceRope rope_;
 
-    int rows_ = 0, capacity_ = 0;
+    int rows_ = 0;
     AttentionLayout layout_;
     int rows_at_once_ = 0;  ///< of an attention op, for which partial_ has memory
     kernels::DeviceArray<float> partial_;
-    kernels::DeviceBuffer residual_, qkv_, gate_up_, projected_;
-    kernels::ActivationBuffer input_, mixed_, active_;
-    int reservations_ = 0;  ///< counts the changes of their addresses
+    DecoderActivations activations_;
     kernels::GraphKeys graphs_;
     std::vector<std::int64_t> graph_shape_;  ///< of the pass
 };

@@ -145,7 +145,7 @@ struct Target::Impl {
                float* aux, float* logits = nullptr);
     void compute_logits(const ForwardRequest& request, ForwardOutput& out);
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
-    Status add_rows(const TreePass& pass);
+    Status add_rows(const TreePass& tree_pass);
     /// Bytes of keys and values of the latest pass, over all layers.
     std::uint64_t kv_bytes() const {
         const std::size_t value = kernels::bytes_per_value(kv_type_for(precision));
@@ -444,18 +444,17 @@ Status Target::forward(const ForwardRequest& request, ForwardOutput& out) {
 }
 
 /// Adds the rows of a pass to `batch`. Its own arrays have their positions and ancestors.
-Status Target::Impl::add_rows(const TreePass& trees) {
-    no_slots.assign(trees.rows.width, 0);
+Status Target::Impl::add_rows(const TreePass& tree_pass) {
+    no_slots.assign(tree_pass.rows.width, 0);
     batch.clear();
-    for (const TreePass::Sequence& sequence : trees.sequences) {
-        KvCache& cache = *sequence.cache;
-        const int committed = cache.length(), last = committed + sequence.levels;
-        if (sequence.rows > cache.free_slots() || last >= file.config.context)
+    for (const TreePass::Tree& tree : tree_pass.trees) {
+        KvCache& cache = *tree.cache;
+        const int committed = cache.length(), last = committed + tree.levels;
+        if (tree.nodes > cache.free_slots() || last >= file.config.context)
             return failed(
                 "target forward: a tree of {} nodes and {} levels does not fit after {} of {} slots",
-                sequence.rows, sequence.levels, committed, cache.slots());
-        for (int n = 0; n < sequence.rows; ++n)
-            batch.add_row(cache, committed + n, last, committed, no_slots);
+                tree.nodes, tree.levels, committed, cache.slots());
+        for (int n = 0; n < tree.nodes; ++n) batch.add_row(cache, committed + n, last, committed, no_slots);
     }
     return {};
 }

@@ -19,13 +19,13 @@ struct PassOutputs {
 };
 
 /// A forward pass whose rows are in the backend's memory: trees of several sequences, as masks. The rows of a
-/// sequence are adjacent, in the order of `sequences`.
+/// tree are adjacent, in the order of `trees`.
 struct TreePass {
-    struct Sequence {
-        KvCache* cache = nullptr;
-        int rows = 0, levels = 0;  ///< `levels`: the deepest row's distance from the first
+    struct Tree {
+        KvCache* cache = nullptr;   ///< of its sequence
+        int nodes = 0, levels = 0;  ///< `levels`: below the root
     };
-    std::span<const Sequence> sequences;
+    std::span<const Tree> trees;
     kernels::TreeRows rows;  ///< tokens, positions and ancestors
     std::span<const int> aux_layers;
     PassOutputs outputs;

@@ -73,13 +73,13 @@ void PqRule::enqueue(VerifyContext& context) const {
     const auto lists = step.memory.host.list<kernels::ListChildrenOp>(layout.trees().size());
     const auto paths = step.memory.host.list<kernels::FollowAcceptedOp>(layout.trees().size());
     if (!step.memory.enough()) return;
-    for (int tree = 0; tree < static_cast<int>(lists.size()); ++tree) {
-        kernels::ListChildrenOp& list = lists[tree];
+    for (int tree_index = 0; tree_index < static_cast<int>(lists.size()); ++tree_index) {
+        kernels::ListChildrenOp& list = lists[tree_index];
         list.rows = layout.arrays();
-        list.first_row = layout.trees()[tree].first_row;
-        list.nodes = layout.trees()[tree].nodes;
+        list.first_row = layout.trees()[tree_index].first_row;
+        list.nodes = layout.trees()[tree_index].nodes;
         list.max_count = max_drafts;
-        list.uniforms = layout.draft_uniforms(tree);
+        list.uniforms = layout.draft_uniforms(tree_index);
         list.stride = from.stride;
         list.support = from.support;
         list.first_id = from.ids == nullptr ? -1 : 0;
@@ -89,14 +89,14 @@ void PqRule::enqueue(VerifyContext& context) const {
         list.drafts = tokens;
         list.draft_uniforms = uniforms;
         list.children = children;
-        kernels::FollowAcceptedOp& path = paths[tree];
+        kernels::FollowAcceptedOp& path = paths[tree_index];
         path.first_row = list.first_row;
         path.max_count = max_drafts;
         path.width = step.plan.width;
         path.accepted = op.accepted;
         path.children = children;
-        path.path = layout.path(tree);
-        path.count = layout.path_count(tree);
+        path.path = layout.path(tree_index);
+        path.count = layout.path_count(tree_index);
     }
     context.backend.sample_and_follow(op, max_nodes, lists, paths);
     context.requested = op.bonus;

@@ -118,16 +118,16 @@ void TargetLogits::enqueue(const RoundStep& step) {
 void TargetLogits::enqueue_set_probabilities(RoundStep& step) {
     const auto ops = step.memory.host.list<kernels::SetProbabilityOp>(step.layout.trees().size());
     std::size_t count = 0;
-    for (int tree = 0; tree < static_cast<int>(ops.size()); ++tree) {
-        if (!step.layout.sets.has(tree)) continue;
+    for (int tree_index = 0; tree_index < static_cast<int>(ops.size()); ++tree_index) {
+        if (!step.layout.sets.has(tree_index)) continue;
         kernels::SetProbabilityOp& op = ops[count++];
-        step.layout.set_rows(op, tree);
+        step.layout.set_rows(op, tree_index);
         op.logits = logits_;
         op.stride = columns_;
         op.inv_temperature = inverse_temperature();
         op.log_norm = log_norm();
         op.min_logit = min_logit();
-        op.out = floats(Field::set_probs) + numel(tree, step.plan.width);
+        op.out = floats(Field::set_probs) + numel(tree_index, step.plan.width);
     }
     if (count > 0) backend_->sum_set_probability(ops.first(count));
 }
@@ -165,8 +165,9 @@ void TargetLogits::collect(const RoundStep& step, LogitsResult& out) const {
     }
     const int width = out.width = step.plan.width;
     take(out.set_probs, Field::set_probs, at(Field::end) - at(Field::set_probs));
-    for (int tree = 0; !out.set_probs.empty() && tree < step.plan.count(); ++tree)
-        if (!step.layout.sets.has(tree)) std::fill_n(out.set_probs.begin() + numel(tree, width), width, 0.0f);
+    for (int tree_index = 0; !out.set_probs.empty() && tree_index < step.plan.count(); ++tree_index)
+        if (!step.layout.sets.has(tree_index))
+            std::fill_n(out.set_probs.begin() + numel(tree_index, width), width, 0.0f);
 }
 
 Rows<const float> TargetLogits::download(int first, int count) {

@@ -27,16 +27,16 @@ void AcceptanceRule::accept(const DraftTree& tree, const TreeLogits& logits, std
 void AcceptanceRule::follow(VerifyContext& context, const std::int32_t* choices, std::int64_t stride) {
     const RoundLayout& layout = context.step.layout;
     const auto ops = context.step.memory.host.list<kernels::FollowArgmaxOp>(layout.trees().size());
-    for (int tree = 0; tree < static_cast<int>(ops.size()); ++tree) {
-        kernels::FollowArgmaxOp& op = ops[tree];
+    for (int tree_index = 0; tree_index < static_cast<int>(ops.size()); ++tree_index) {
+        kernels::FollowArgmaxOp& op = ops[tree_index];
         op.rows = layout.arrays();
-        op.first_row = layout.trees()[tree].first_row;
-        op.nodes = layout.trees()[tree].nodes;
+        op.first_row = layout.trees()[tree_index].first_row;
+        op.nodes = layout.trees()[tree_index].nodes;
         op.choices = choices;
         op.choice_stride = stride;
-        op.max_count = layout.plan().trees[tree].max_path;
-        op.path = layout.path(tree);
-        op.count = layout.path_count(tree);
+        op.max_count = layout.plan().trees[tree_index].max_path;
+        op.path = layout.path(tree_index);
+        op.count = layout.path_count(tree_index);
     }
     context.backend.follow_argmax(ops);
 }

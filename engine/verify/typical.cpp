@@ -57,11 +57,11 @@ void TypicalRule::enqueue(VerifyContext& context) const {
     entropy.out = step.memory.backend.alloc<float>(step.layout.rows());
     const auto ops = step.memory.host.list<kernels::AcceptTypicalOp>(step.layout.trees().size());
     if (!step.memory.enough()) return;
-    for (int tree = 0; tree < static_cast<int>(ops.size()); ++tree) {
-        kernels::AcceptTypicalOp& op = ops[tree];
+    for (int tree_index = 0; tree_index < static_cast<int>(ops.size()); ++tree_index) {
+        kernels::AcceptTypicalOp& op = ops[tree_index];
         op.rows = step.layout.arrays();
-        op.first_row = step.layout.trees()[tree].first_row;
-        op.nodes = step.layout.trees()[tree].nodes;
+        op.first_row = step.layout.trees()[tree_index].first_row;
+        op.nodes = step.layout.trees()[tree_index].nodes;
         op.inv_temperature = entropy.inv_temperature;
         op.epsilon = thresholds_.epsilon;
         op.delta = thresholds_.delta;
@@ -69,8 +69,8 @@ void TypicalRule::enqueue(VerifyContext& context) const {
         op.log_norm = logits.log_norm();
         op.min_logit = logits.min_logit();
         op.entropies = entropy.out;
-        op.path = step.layout.path(tree);
-        op.count = step.layout.path_count(tree);
+        op.path = step.layout.path(tree_index);
+        op.count = step.layout.path_count(tree_index);
     }
     context.backend.accept_typical_trees(entropy, ops);
 }

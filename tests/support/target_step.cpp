@@ -12,8 +12,8 @@ Status TargetStep::run(Target& target, KvCache& cache, const DraftTree& tree, co
         round.spans.begin(backend);
         round.layout.upload_tree(round.memory, 0, tree, cache.length());
         TreePass pass;
-        const TreePass::Sequence sequence{&cache, tree.size(), tree.max_depth()};
-        pass.sequences = {&sequence, 1};
+        const TreePass::Tree rows{&cache, tree.size(), tree.max_depth()};
+        pass.trees = {&rows, 1};
         pass.rows = round.layout.arrays();
         pass.outputs.hidden = round.memory.backend.alloc<float>(hidden.size());
         EXPECT_TRUE(logits.begin(backend, round, query, target.lm_head().n()));

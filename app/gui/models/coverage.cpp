@@ -99,7 +99,7 @@ std::vector<HeadMark> head_marks(const Snapshot& snapshot, RowId run_id, const R
             {stats.head, head_label(stats.head, stats.mode), stats.mode, stats.active_rows,
              describe_shortlist(stats), *stats.coverage, stats.covered_mass,
              traits.support == HeadSupport::dynamic,
-             stats.mode == HeadMode::aligned || (stats.mode != HeadMode::drive && traits.replays_estimate),
+             stats.mode == HeadMode::aligned || (stats.mode != HeadMode::drive && traits.replay_estimate),
              traits.rgb});
     }
     std::ranges::stable_sort(marks, {}, [](const HeadMark& m) { return m.mode == HeadMode::drive; });

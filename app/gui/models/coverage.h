@@ -78,7 +78,7 @@ struct HeadMark {
     double coverage = 0;
     std::optional<double> covered_mass;  ///< covered target probability: upper bound of acceptance
     bool is_dynamic = false;             ///< context-dependent shortlist, drawn as a star
-    bool estimate = false;               ///< from aligned mode, or HeadTraits::replays_estimate; drawn hollow
+    bool estimate = false;               ///< from aligned mode, or HeadTraits::replay_estimate; drawn hollow
     std::uint32_t rgb = 0;
 };
 /// Moving average of a head's coverage, round by round.

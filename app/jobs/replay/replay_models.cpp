@@ -139,7 +139,8 @@ std::vector<std::string> estimate_reasons(const ReplayModels& models, const LmHe
         reasons.push_back(fmt::format("recorded on {}, replayed on {}", info.isa, isa));
     if (!info.precision.empty() && info.precision != precision)
         reasons.push_back(fmt::format("recorded at {}, replayed at {}", info.precision, precision));
-    if (head != nullptr && head->replays_estimate()) reasons.emplace_back(replay_estimate_note);
+    if (head != nullptr && head->target_tokens().need_live_rounds())
+        reasons.emplace_back(replay_estimate_note);
     return reasons;
 }
 

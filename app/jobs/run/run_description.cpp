@@ -82,7 +82,7 @@ nlohmann::json traits_json(const ResolvedRun& run, const LmHead* head, std::span
     std::map<std::string, HeadTraits> traits;
     const auto add = [&](const HeadSpec& spec, const LmHead* one) {
         HeadTraits& known = traits[to_text(spec)] = capture_traits(spec);
-        known.replays_estimate = one != nullptr && one->replays_estimate();
+        known.replay_estimate = one != nullptr && one->target_tokens().need_live_rounds();
     };
     if (head != nullptr) add(*run.head, head);
     if (head != nullptr) add({std::string(full_head_id), {}}, nullptr);

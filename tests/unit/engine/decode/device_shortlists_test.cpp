@@ -80,7 +80,7 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                 ASSERT_TRUE(kernels::can_route(up.n(), size));
 
                 ShortlistOps shortlists;
-                shortlists.set_token_map({ranked, row_of, vocab});
+                shortlists.set_tokens({ranked, row_of, vocab});
                 std::vector<std::int32_t> ids(rows * k), chosen(rows * size), together(rows * size + 1);
                 std::vector<float> logits(rows * k), sums(rows);
                 {

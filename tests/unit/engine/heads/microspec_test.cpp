@@ -31,24 +31,33 @@ struct ReferenceMicroSpec {
             stream.push_back(id);
         }
     }
+    /// As append(), but no id twice. An id that was active and leaves the window may appear again.
+    void append_unique(const std::vector<TokenId>& ids) {
+        std::set<TokenId> appended;
+        for (const TokenId id : ids) {
+            if (appended.contains(id) || (stream_rule == "new" && window_of().contains(id))) continue;
+            append({id});
+            appended.insert(id);
+        }
+    }
     static std::vector<TokenId> top(const std::vector<std::vector<TokenId>>& best, int k) {
         std::vector<TokenId> ids;
         for (const auto& row : best) ids.insert(ids.end(), row.begin(), row.begin() + k);
-        return unique(ids);
+        return ids;
     }
     void prefill(const std::vector<TokenId>& prompt, const std::vector<std::vector<TokenId>>& best) {
         stream.clear();
         if (source == "ext") return;
         if (prompt_rule == "first") append(prompt);
-        append(top(best, prompt_k));
+        append_unique(top(best, prompt_k));
         if (prompt_rule == "last") append(prompt);
     }
     /// `best`: at every node if the branch is "tree", else along the path.
     void round(const std::vector<TokenId>& tree, std::vector<std::vector<TokenId>> best, TokenId last) {
         if (source == "ctx") return;
-        append(unique(tree));
+        append_unique(tree);
         if (branch == "last") best = {best.back()};
-        append(top(best, verify_k));
+        append_unique(top(best, verify_k));
         if (bonus == "yes") append({last});
     }
     std::set<TokenId> window_of() const {
@@ -115,7 +124,7 @@ TEST_P(MicroSpecStream, FollowsAlgorithm1OnRandomStreams) {
     ReferenceMicroSpec expected = GetParam();
     EXPECT_EQ(head->target_tokens().at_prompt, expected.source == "ext" ? 0 : expected.prompt_k);
     EXPECT_EQ(head->target_tokens().at_verified, expected.source == "ctx" ? 0 : expected.verify_k);
-    EXPECT_EQ(head->target_tokens().every_node, expected.branch == "tree");
+    EXPECT_EQ(head->target_tokens().need_live_rounds(), expected.branch == "tree");
     Rng rng(23);
     for (int prompt = 0; prompt < 3; ++prompt) {
         const auto tokens = random_ids(rng, 4 + 9 * prompt);
@@ -132,8 +141,8 @@ TEST_P(MicroSpecStream, FollowsAlgorithm1OnRandomStreams) {
             }
             DraftTree tree = DraftTree::with_root(static_cast<TokenId>(rng.below(vocab)));
             for (const TokenId id : random_ids(rng, static_cast<int>(rng.below(9)))) tree.add(id, 0, 0.0f);
-            const bool every_node = head->target_tokens().every_node;
-            const int nodes = every_node ? tree.size() : 1 + static_cast<int>(rng.below(3));
+            const bool all = head->target_tokens().nodes == VerifiedNodes::all;
+            const int nodes = all ? tree.size() : 1 + static_cast<int>(rng.below(3));
             const auto [verified, verified_flat] = random_best(rng, nodes, 5);
             const auto bonus = static_cast<TokenId>(rng.below(vocab));
             expected.round(tree.tokens, verified, bonus);
@@ -166,8 +175,8 @@ INSTANTIATE_TEST_SUITE_P(Ablations, MicroSpecStream,
 /// The default follows Algorithm 1 and the authors' code: every node of the tree.
 TEST_F(MicroSpec, TakesTheTokensOfEveryNodeWhereTheyAreKnown) {
     const auto head = make("microspec:wmax=50,kver=1");
-    EXPECT_TRUE(head->target_tokens().every_node);
-    EXPECT_TRUE(make("microspec")->target_tokens().every_node);
+    EXPECT_EQ(head->target_tokens().nodes, VerifiedNodes::all);
+    EXPECT_EQ(make("microspec")->target_tokens().nodes, VerifiedNodes::all);
     DraftTree tree = DraftTree::with_root(4);
     tree.add(5, 0, 0.0f);
     const std::vector<TokenId> path = {7}, nodes = {7, 8};

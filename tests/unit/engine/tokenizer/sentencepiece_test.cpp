@@ -153,8 +153,8 @@ TEST(SentencePieces, EncodesTheRestAsUnknown) {
                    "\xe2\x96\x81"
                    "a"};
     spec.types = {2, 1, 1, 1};
-    spec.scores = {0, -2, -3, -1};
-    spec.unknown = 0;
+    spec.pieces.scores = {0, -2, -3, -1};
+    spec.pieces.unknown = 0;
     const auto tokenizer = created(spec);
     ASSERT_NE(tokenizer, nullptr);
     EXPECT_EQ(tokenizer->encode("axya", false), (std::vector<TokenId>{3, 0, 2}));
