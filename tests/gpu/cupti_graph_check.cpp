@@ -40,8 +40,7 @@ struct Phases {
         auto& phases = *static_cast<Phases*>(self);
         for (const PhaseRow& phase : phase_rows)
             if (phase.name == name)
-                phases.open =
-                    std::make_unique<PhaseScope>(phases.recorder, static_cast<Phase>(phase.id));
+                phases.open = std::make_unique<PhaseScope>(phases.recorder, static_cast<Phase>(phase.id));
     }
     static void end(void* self) { static_cast<Phases*>(self)->open.reset(); }
     gpu_test::PhaseHooks hooks() { return {begin, end, this}; }

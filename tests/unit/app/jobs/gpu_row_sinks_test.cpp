@@ -1,7 +1,6 @@
-#include "app/jobs/run/run_telemetry.h"
-
 #include <gtest/gtest.h>
 
+#include "app/jobs/run/run_telemetry.h"
 #include "base/clock.h"
 #include "tests/unit/profiler/cupti/fake_cupti.h"
 

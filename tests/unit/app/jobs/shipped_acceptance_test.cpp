@@ -1,9 +1,8 @@
-#include "app/jobs/resolve/resolve.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 
+#include "app/jobs/resolve/resolve.h"
 #include "tests/support/results.h"
 #include "tests/unit/app/jobs/tiny_files.h"
 

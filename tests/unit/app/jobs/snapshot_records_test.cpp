@@ -1,11 +1,10 @@
-#include "app/jobs/run/recorder.h"
-
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "app/jobs/run/recorder.h"
 #include "storage/capture_file.h"
 #include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"

@@ -1,10 +1,9 @@
-#include "app/jobs/kernels/kernels_job.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "app/jobs/kernels/kernels_job.h"
 #include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
