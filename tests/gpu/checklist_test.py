@@ -199,7 +199,11 @@ class Checklist(unittest.TestCase):
         self.assertRegex(call.outcomes["ops_TreeOps"][1], "ended with the call")
         self.assertIn("ended by signal 15", call.summary)
         self.assertIn("logs/ops_TreeOps.log", call.packed)
-        left = subprocess.run(["pgrep", "-f", str(self.path / "programs")], stdout=subprocess.PIPE, text=True, check=False)
+        for _ in range(50):  # a killed program needs a moment to end
+            left = subprocess.run(["pgrep", "-f", str(self.path / "programs")], stdout=subprocess.PIPE, text=True, check=False)
+            if left.stdout == "":
+                break
+            time.sleep(0.1)
         self.assertEqual(left.stdout, "")
 
     def call_of_steps(self, body):
