@@ -3,17 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
+#include "base/join_and.h"
 #include "base/parse.h"
 
 namespace draftscope {
 namespace {
 
 std::string list_names(std::span<const DrafterParam> params) {
-    std::string names;
-    for (const DrafterParam& param : params)
-        names.append(names.empty() ? "" : &param == &params.back() ? " and " : ", ").append(param.name);
-    return names;
+    std::vector<std::string> names;
+    for (const DrafterParam& param : params) names.emplace_back(param.name);
+    return join_and(names);
 }
 
 Status read_param(std::string_view drafter, std::string_view piece, std::span<const DrafterParam> params) {

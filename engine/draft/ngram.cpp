@@ -5,6 +5,7 @@
 
 #include "engine/draft/drafter_params.h"
 #include "engine/draft/registry.h"
+#include "engine/draft/text_drafter.h"
 
 namespace draftscope {
 namespace {
@@ -112,10 +113,10 @@ class NgramIndex {
         indexed_ = size;
     }
     /// Returns the position in `text`, which was indexed, behind an occurrence of the longest known suffix of
-    /// `tokens`, or -1.
-    int find(std::span<const TokenId> text, std::span<const TokenId> tokens) const {
+    /// `tokens` of at most `longest` tokens, or -1.
+    int find(std::span<const TokenId> text, std::span<const TokenId> tokens, int longest) const {
         const int size = static_cast<int>(text.size()), last = static_cast<int>(tokens.size());
-        for (int n = std::min(max_, last - (text.data() == tokens.data() ? 1 : 0)); n >= min_; --n) {
+        for (int n = std::min(max_, longest); n >= min_; --n) {
             const std::span<const TokenId> suffix = ending_at(tokens, last, n);
             const PositionTable::Entry found = follows_[n - min_].at(ngram_hash(suffix));
             const bool counts = found.position > 0 && found.hits >= options_.hits &&
@@ -144,12 +145,12 @@ constexpr TokenId no_token = -1;
 
 /// Prompt lookup. Looks up the longest suffix of the text that occurred before, and drafts what followed as a
 /// chain.
-class NgramDrafter final : public Drafter {
+class NgramDrafter final : public TextDrafter {
   public:
     explicit NgramDrafter(const NgramOptions& options)
-        : Drafter({.uses_head = false,
-                   .nested_trees = options.least <= 1 && options.pool == 0,
-                   .order_matters = options.pool == 1}),
+        : TextDrafter("ngram", {.uses_head = false,
+                                .nested_trees = options.least <= 1 && options.pool == 0,
+                                .order_matters = options.pool == 1}),
           options_(options),
           pool_index_(options, 1024) {}
 
@@ -160,11 +161,15 @@ class NgramDrafter final : public Drafter {
     std::unique_ptr<DrafterState> make_state(int slots, bool) const override {
         return std::make_unique<NgramState>(options_, slots);
     }
-    Status begin(DraftContext& context, std::span<DraftJob> jobs) override;
 
   private:
+    void read(DraftJob& job) override {
+        auto& state = static_cast<NgramState&>(*job.state);
+        state.index.update(job.tokens);
+        if (options_.pool == 1) add_to_pool(job.tokens, state);
+    }
+    Status draft(PhaseRecorder& phases, DraftJob& job) override;
     void add_to_pool(std::span<const TokenId> tokens, NgramState& state);
-    Status draft(PhaseRecorder& phases, DraftJob& job) const;
 
     NgramOptions options_;
     std::vector<TokenId> pool_;  ///< texts of the run, each behind a no_token
@@ -182,40 +187,23 @@ void NgramDrafter::add_to_pool(std::span<const TokenId> tokens, NgramState& stat
     pool_index_.update(pool_);
 }
 
-Status NgramDrafter::begin(DraftContext& context, std::span<DraftJob> jobs) {
-    for (const DraftJob& job : jobs)
-        if (job.tokens.empty()) return failed("ngram: a sequence without tokens has no root");
-    {
-        PhaseScope scope(context.phases, Phase::backbone, 0, static_cast<int>(jobs.size()));
-        for (DraftJob& job : jobs) {
-            auto& state = static_cast<NgramState&>(*job.state);
-            state.index.update(job.tokens);
-            if (options_.pool == 1) add_to_pool(job.tokens, state);
-        }
-    }
-    for (DraftJob& job : jobs) DS_TRY(draft(context.phases, job));
-    if (context.observer == nullptr) return {};
-    for (DraftJob& job : jobs) context.observer->level_done(job.sequence, 0, [&] { return job.out; });
-    return {};
-}
-
-Status NgramDrafter::draft(PhaseRecorder& phases, DraftJob& job) const {
+Status NgramDrafter::draft(PhaseRecorder& phases, DraftJob& job) {
     {
         PhaseScope scope(phases, Phase::backbone, 1, 1);
-        job.out.reset(job.tokens.back(), job.tree.nodes);
-        job.rows_per_call.clear();
-        job.is_known = true;
+        start_tree(job);
         std::span<const TokenId> text = job.tokens;
-        int from = static_cast<const NgramState&>(*job.state).index.find(text, job.tokens);
-        if (from < 0 && options_.pool == 1) {
+        const int tokens = static_cast<int>(text.size());
+        int from = static_cast<const NgramState&>(*job.state).index.find(text, text, tokens - 1);
+        const bool pooled = from < 0 && options_.pool == 1;
+        if (pooled) {
             text = pool_;
-            from = pool_index_.find(text, job.tokens);
+            from = pool_index_.find(text, job.tokens, tokens);
         }
         const int size = static_cast<int>(text.size());
         int drafts = from < 0 ? 0 : std::min(job.tree.levels(), job.tree.nodes - 1);
         if (options_.tokens > 0) drafts = std::min(drafts, static_cast<int>(options_.tokens));
         if (options_.extend == 0) drafts = std::min(drafts, size - from);
-        if (text.data() != job.tokens.data()) {
+        if (pooled && from >= 0) {
             const auto rest = text.subspan(from);
             drafts = std::min(drafts, static_cast<int>(std::ranges::find(rest, no_token) - rest.begin()));
         }

@@ -5,6 +5,7 @@
 #include "engine/draft/drafter_params.h"
 #include "engine/draft/registry.h"
 #include "engine/draft/suffix_trie.h"
+#include "engine/draft/text_drafter.h"
 
 namespace draftscope {
 namespace {
@@ -60,6 +61,7 @@ class Search {
     }
     void tree(const SuffixTrie& trie, int node, int drafts, int levels, Proposal& out) {
         queue_.clear();
+        num_found_ = 0;
         push_children(trie, {1, 0, node, -1, 0});
         while (!queue_.empty() && static_cast<int>(out.tokens.size()) < drafts) {
             std::pop_heap(queue_.begin(), queue_.end());
@@ -88,14 +90,14 @@ class Search {
                        all = static_cast<float>(trie.count(of.node));
             const float prob = count == all ? of.prob : of.prob * count / all;
             if (prob < min_prob_) return;
-            queue_.push_back({prob, ++found_, next, of.parent, of.level + 1});
+            queue_.push_back({prob, ++num_found_, next, of.parent, of.level + 1});
             std::push_heap(queue_.begin(), queue_.end());
         }
     }
 
     float min_prob_;
     std::vector<Candidate> queue_;
-    int found_ = 0;
+    int num_found_ = 0;  ///< candidates of this draft
 };
 
 /// The answers of a run, the running ones included.
@@ -132,17 +134,18 @@ struct SuffixState final : DrafterState {
     SuffixTrie trie;        ///< of the text itself
     SuffixTrie::Ends ends;  ///< in `trie`
     int counted = 0;        ///< tokens in `trie`
-    long response = -1;     ///< number in Answers; -1 = not begun
-    int num_added = 0;      ///< tokens of the text that are prompt or in Answers
+    long response = -1;     ///< number in Responses; -1 = not begun
+    int num_added = 0;      ///< tokens of the text that are prompt or in Responses
     SuffixTrie::Ends response_ends;
 };
 
 /// Suffix decoding (arXiv 2411.04975): drafts what most often followed the last words, in the text so far and
 /// in answers before it. The longer the match and the surer its continuation, the longer the draft.
-class SuffixDrafter final : public Drafter {
+class SuffixDrafter final : public TextDrafter {
   public:
     explicit SuffixDrafter(SuffixOptions options)
-        : Drafter({.uses_head = false, .nested_trees = false, .order_matters = options.responses > 0}),
+        : TextDrafter("suffix",
+                      {.uses_head = false, .nested_trees = false, .order_matters = options.responses > 0}),
           options_(options),
           responses_(static_cast<int>(options.depth), static_cast<int>(options.responses)),
           search_(options.min_prob) {}
@@ -153,11 +156,11 @@ class SuffixDrafter final : public Drafter {
     std::unique_ptr<DrafterState> make_state(int slots, bool) const override {
         return std::make_unique<SuffixState>(static_cast<int>(options_.depth), slots);
     }
-    Status begin(DraftContext& context, std::span<DraftJob> jobs) override;
 
   private:
+    void read(DraftJob& job) override { count(job.tokens, static_cast<SuffixState&>(*job.state)); }
+    Status draft(PhaseRecorder& phases, DraftJob& job) override;
     void count(std::span<const TokenId> tokens, SuffixState& state);
-    Status draft(DraftJob& job);
     /// Keeps in best_ what the trie proposes if its score is higher, or equal with a longer match.
     void propose(const SuffixTrie& trie, std::span<const TokenId> tokens, const TreeSpec& tree);
 
@@ -201,37 +204,20 @@ void SuffixDrafter::propose(const SuffixTrie& trie, std::span<const TokenId> tok
     }
 }
 
-Status SuffixDrafter::draft(DraftJob& job) {
+Status SuffixDrafter::draft(PhaseRecorder& phases, DraftJob& job) {
+    PhaseScope scope(phases, Phase::backbone, 1, 1);
     auto& state = static_cast<SuffixState&>(*job.state);
     best_.clear();
     // An equal score goes to the text itself, so it comes last.
     if (options_.responses > 0) propose(responses_.trie, job.tokens, job.tree);
     propose(state.trie, job.tokens, job.tree);
-    job.out.reset(job.tokens.back(), job.tree.nodes);
-    job.rows_per_call.clear();
-    job.is_known = true;
+    start_tree(job);
     for (std::size_t i = 0; i < best_.tokens.size(); ++i) {
         const int parent = best_.parents[i];
         const float above = parent < 0 ? 1.0f : best_.probs[parent];
         job.out.add(best_.tokens[i], parent + 1, std::log(best_.probs[i] / above));
     }
     return job.out.finish();
-}
-
-Status SuffixDrafter::begin(DraftContext& context, std::span<DraftJob> jobs) {
-    for (const DraftJob& job : jobs)
-        if (job.tokens.empty()) return failed("suffix: a sequence without tokens has no root");
-    {
-        PhaseScope scope(context.phases, Phase::backbone, 0, static_cast<int>(jobs.size()));
-        for (DraftJob& job : jobs) count(job.tokens, static_cast<SuffixState&>(*job.state));
-    }
-    for (DraftJob& job : jobs) {
-        PhaseScope scope(context.phases, Phase::backbone, 1, 1);
-        DS_TRY(draft(job));
-    }
-    if (context.observer == nullptr) return {};
-    for (DraftJob& job : jobs) context.observer->level_done(job.sequence, 0, [&] { return job.out; });
-    return {};
 }
 
 /// `path` is "" or parameters: "depth=24,factor=1,offset=0,min_prob=0.1,answers=0".

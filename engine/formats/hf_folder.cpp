@@ -27,7 +27,7 @@ Result<const Architecture*> find_architecture(const JsonFile& file) {
                      printable(name), known_hf_classes());
 }
 
-/// Rejects settings that would change the computation and are not implemented.
+/// Refuses, by the name of the field, settings that this version would have to compute differently.
 Status reject_variants(const JsonFile& file, const Architecture& architecture) {
     DS_ASSIGN(const auto activation, file.text("hidden_act"));
     if (activation.value_or("silu") != "silu") return file.field_error("hidden_act", "silu");
@@ -66,9 +66,8 @@ Status reject_window(const JsonFile& file, const ModelConfig& config) {
     if (!is_windowed || used.has_value() || config.architecture.starts_with("qwen")) return {};
     return bad_input(
         "{}: sliding_window is {}, shorter than max_position_embeddings {}; this version attends to the "
-        "whole "
-        "context. Set max_position_embeddings to the window to use the model within it, where both are the "
-        "same",
+        "whole context. Set max_position_embeddings to the window to use the model within it, where both are "
+        "the same",
         file.path(), *window, context);
 }
 

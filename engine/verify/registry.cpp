@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/join_and.h"
 #include "engine/verify/acceptance_rule.h"
 
 // Defined in the rules' files.
@@ -33,10 +34,7 @@ std::string known_rules() {
         std::string& name = names.emplace_back(rule->id);
         if (!rule->parameters.empty()) name += fmt::format("[:{}]", rule->parameters);
     }
-    std::string text;
-    for (std::size_t i = 0; i < names.size(); ++i)
-        text += (i == 0 ? "" : i + 1 < names.size() ? ", " : " and ") + names[i];
-    return text;
+    return join_and(names);
 }
 
 }  // namespace

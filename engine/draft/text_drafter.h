@@ -1,0 +1,32 @@
+#pragma once
+
+#include "engine/draft/drafter.h"
+
+namespace draftscope {
+
+/// A drafter that reads nothing but the tokens of texts, and drafts on the host.
+class TextDrafter : public Drafter {
+  public:
+    Status begin(DraftContext& context, std::span<DraftJob> jobs) final;
+
+  protected:
+    /// `name` is that of the registry, for errors.
+    TextDrafter(std::string_view name, DrafterProperties properties)
+        : Drafter(std::move(properties)), name_(name) {}
+    /// Takes in what the job's text has beyond the last call.
+    virtual void read(DraftJob& job) = 0;
+    /// Drafts into DraftJob::out, which it starts with start_tree() and finishes.
+    virtual Status draft(PhaseRecorder& phases, DraftJob& job) = 0;
+
+    /// Resets the job to its root; it needs nothing of the backend.
+    static void start_tree(DraftJob& job) {
+        job.out.reset(job.tokens.back(), job.tree.nodes);
+        job.rows_per_call.clear();
+        job.is_known = true;
+    }
+
+  private:
+    std::string_view name_;
+};
+
+}  // namespace draftscope
