@@ -345,7 +345,7 @@ void add_replay(CLI::App& program, Action& action) {
     add_shown(*command, "--drafter,--drafters", config.drafter, "NAME[:PATH[,KEY=VALUE...]]");
     command->add_option("--tree", config.tree,
                         "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
-                        "choices:mc_sim_7b_63 | choices:FILE");
+                        "choices:mc_sim_7b_63 | choices:FILE | adaptive:transformers ...");
     command->add_option("--head-weights,--artefact", config.artefacts,
                         "HEAD=PATH, weights file of a head (repeatable, one per head)");
     command->add_option("--model", config.model,

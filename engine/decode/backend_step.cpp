@@ -123,6 +123,7 @@ Status BackendStep::draft(DraftContext& context, std::span<DraftJob> jobs, std::
     core_.sampled = core_.sampled || observed;
     step_.spans.begin(context.backend, observed, core_.sampled);
     if (grow(jobs)) DS_TRY(core_.drafter.enqueue(context, jobs, step_));
+    DS_TRY(DraftRunner::upload_roots(jobs, step_));
     for (const Round& round : rounds)
         if (round.job < 0 || !grow(jobs))
             step_.layout.upload_tree(step_.memory, round.tree_index, round.tree, round.root());

@@ -47,8 +47,7 @@ Status DecodeStep::make_jobs() {
         int levels = context_length - static_cast<int>(sequence.tokens.size()) - 1;
         if (core_.drafter.properties().max_levels > 0)
             levels = std::min(levels, core_.drafter.properties().max_levels);
-        const TreeSpec tree = clip_tree(core_.options.tree, levels);
-        if (tree.nodes <= 1) {
+        if (levels < 1 || core_.options.tree.nodes <= 1) {
             round.tree.reset(sequence.tokens.back());
             DS_TRY(round.tree.finish());
             continue;
@@ -68,7 +67,7 @@ Status DecodeStep::make_jobs() {
         }
         job.state = sequence.drafter.get();
         job.head_state = sequence.head.get();
-        job.tree = tree;
+        job.tree = sequence.lengths.next(core_.options.tree, levels);
     }
     return {};
 }
@@ -127,6 +126,7 @@ Status DecodeStep::commit() {
     for (Round& round : rounds_) {
         Sequence& sequence = *round.sequence;
         DS_TRY(backend_step_.commit(round));
+        sequence.lengths.update(round.tree.size() - 1, round.accepted());
         if (core_.records.on() || sequence.head != nullptr) make_round_rows(round);
         round.new_text = sequence.append(round.emitted);
         sequence.outcome.finish = round.finish;

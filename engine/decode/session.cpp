@@ -75,6 +75,7 @@ std::unique_ptr<Sequence> open_sequence(DecodeContext& core, PromptInput prompt,
     // Trees use slots after the text's last one. Growing for them would move all keys and values in every
     // round.
     sequence->drafter = core.drafter.make_state(slots + core.options.tree.drafting_nodes());
+    sequence->lengths = DraftLengths(core.options.tree);
     sequence->active = core.active;
     PromptRow& row = sequence->row;
     row.ordinal = static_cast<int>(number);

@@ -16,6 +16,16 @@ void DraftRunner::add_trees(const DraftContext& context, std::span<DraftJob> job
     }
 }
 
+Status DraftRunner::upload_roots(std::span<const DraftJob> jobs, RoundStep& step) {
+    for (const DraftJob& job : jobs) {
+        if (job.is_known || job.tree.nodes > 1) continue;
+        DraftTree root = DraftTree::with_root(job.tokens.back());
+        DS_TRY(root.finish());
+        step.layout.upload_tree(step.memory, job.tree_index, root, static_cast<int>(job.tokens.size()) - 1);
+    }
+    return {};
+}
+
 Status DraftRunner::draft(DraftContext& context, std::span<DraftJob> jobs) {
     if (jobs.empty()) return {};
     for (DraftJob& job : jobs) job.is_known = false;
@@ -30,6 +40,7 @@ Status DraftRunner::draft(DraftContext& context, std::span<DraftJob> jobs) {
         DS_TRY(step_.begin(backend, "the drafts' trees"));
         step_.spans.begin(backend);
         DS_TRY(drafter_.enqueue(context, jobs, step_));
+        DS_TRY(upload_roots(jobs, step_));
         step_.results.enqueue(backend);
         return {};
     });

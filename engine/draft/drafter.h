@@ -147,6 +147,8 @@ class DraftRunner {
     explicit DraftRunner(Drafter& drafter) : drafter_(drafter) {}
     /// Lists the jobs' trees in `plan`, in their order, and sets DraftJob::tree_index.
     static void add_trees(const DraftContext& context, std::span<DraftJob> jobs, RoundPlan& plan);
+    /// Uploads the roots of the jobs that only catch up: the drafter grows no trees of them.
+    static Status upload_roots(std::span<const DraftJob> jobs, RoundStep& step);
     /// Catches up with the jobs' new slots, which the jobs then no longer have, and drafts a tree for each.
     Status draft(DraftContext& context, std::span<DraftJob> jobs);
 

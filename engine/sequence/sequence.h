@@ -27,6 +27,7 @@ struct Sequence {
     std::vector<TokenId> tokens;  ///< prompt and generated tokens; the last one is the next root
     KvCache cache;                ///< of every token except the last
     std::unique_ptr<DrafterState> drafter;
+    DraftLengths lengths;
     std::unique_ptr<HeadState> head;
     std::shared_ptr<DraftVocab> active;  ///< the session's, or its own if the head has a state
     std::vector<float> hidden, aux;      ///< features of the slots verified since the drafter's last call

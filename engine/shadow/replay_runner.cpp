@@ -33,6 +33,7 @@ Status ReplayRunner::check(const LmHead& head, int known) {
 void ReplayRunner::begin(ReplayCursor& cursor) const {
     cursor.prefix = cursor.text.prompt_tokens + 1;
     cursor.job.reset();
+    cursor.lengths = DraftLengths(tree_);
     if (head_ == nullptr) return;
     const int k = std::min(head_->target_tokens().at_prompt, vocab_);
     const std::vector<TokenId> best = best_of_rows(cursor.text, 0, cursor.text.prompt_tokens, k);
@@ -51,8 +52,9 @@ Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features feat
         job.tokens = cursor.text.tokens.first(cursor.prefix);
         job.state = cursor.drafter;
         job.head_state = cursor.head.get();
-        job.tree = clip_tree(tree_, context_ - cursor.prefix - 1);
-        if (job.tree.nodes <= 1) {
+        const int levels = context_ - cursor.prefix - 1;
+        job.tree = cursor.lengths.next(tree_, levels);
+        if (levels < 1 || tree_.nodes <= 1) {
             job.out = DraftTree::with_root(job.tokens.back());
             cursor.job = std::move(job);
             continue;
@@ -117,6 +119,7 @@ std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
             head_->on_verified(cursor.head.get(), tree, {path, rest[path.size() - 1], best, k});
         }
     }
+    cursor.lengths.update(round.tree_nodes - 1, round.accepted);
     cursor.prefix += round.committed;
     cursor.job.reset();
     return round;

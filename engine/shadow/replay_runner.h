@@ -44,6 +44,7 @@ struct ReplayCursor {
     ReferenceText text;
     DrafterState* drafter = nullptr;
     std::unique_ptr<HeadState> head;
+    DraftLengths lengths;
     int prefix = 0;  ///< committed tokens; the last one is the root of the next tree
 
     std::vector<TokenId> active_memory;  ///< for LmHead::active_set()

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "engine/tree/ancestor_mask.h"
+#include "engine/tree/length_policy.h"
 #include "engine/tree/sampled_drafts.h"
 #include "engine/tree/tree_choices.h"
 
@@ -49,6 +51,8 @@ struct TreeSpec {
     TreeOrder order = TreeOrder::eagle;
     /// Static tree; null = dynamic. With a static tree, depth, topk and nodes describe its size.
     std::shared_ptr<const TreeChoices> choices = nullptr;
+    /// Chooses a chain's length in each round; null = always the spec's. The spec is then the longest chain.
+    std::shared_ptr<const AdaptiveLength> adaptive = nullptr;
     bool operator==(const TreeSpec& other) const;
     int levels() const { return depth + 1; }
     /// Maximum number of nodes that candidates are drafted from, without the root: the KV slots that an
@@ -63,13 +67,31 @@ inline constexpr int max_tree_topk = 64;
 
 /// Parses a tree spec: "depth=5,topk=10,nodes=60", "chain=6", or a preset of a paper such as "paper:fr-spec".
 /// The first and the last form accept ",order=fr". Static trees: "choices:mc_sim_7b_63" or "choices:FILE",
-/// with ",levels=3" for the first levels.
+/// with ",levels=3" for the first levels. Chains of adaptive length: "adaptive:POLICY[,key=value...]".
 Result<TreeSpec> parse_tree_spec(std::string_view text);
 /// Cuts `spec` to `levels` draft levels near the end of the context, where deeper drafts could not be
 /// committed. Live and replayed rounds use this rule. Zero levels: nodes = 1, the root alone.
 TreeSpec clip_tree(const TreeSpec& spec, int levels);
-/// Returns the canonical text, which parses to the same spec: "depth=3,topk=4,nodes=12", "chain=6" or
-/// "choices:NAME".
+/// Returns the canonical text, which parses to the same spec: "depth=3,topk=4,nodes=12", "chain=6",
+/// "choices:NAME" or "adaptive:POLICY".
 std::string to_text(const TreeSpec& spec);
+
+/// The lengths of one text's drafts, round by round. Live and replayed rounds use this.
+class DraftLengths {
+  public:
+    DraftLengths() = default;
+    explicit DraftLengths(const TreeSpec& spec)
+        : policy_(spec.adaptive == nullptr ? nullptr : spec.adaptive->begin()) {}
+    /// Returns the tree of the next round, where at most `levels` fit.
+    TreeSpec next(const TreeSpec& spec, int levels) {
+        return clip_tree(spec, policy_ == nullptr ? levels : std::min(levels, policy_->next()));
+    }
+    void update(int drafted, int accepted) {
+        if (policy_ != nullptr) policy_->update(drafted, accepted);
+    }
+
+  private:
+    std::unique_ptr<LengthPolicy> policy_;
+};
 
 }  // namespace draftscope

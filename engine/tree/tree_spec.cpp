@@ -68,7 +68,7 @@ Result<TreeSpec> parse_fields(std::string_view text) {
         if (field == std::end(fields) || equals == std::string_view::npos)
             return bad_input(
                 "tree: \"{}\" in \"{}\" is not one of depth=, topk=, nodes=, order=, chain=N, paper:NAME, "
-                "choices:NAME",
+                "choices:NAME, adaptive:POLICY",
                 piece, text);
         if (field->value) return bad_input("tree: {} is given twice in \"{}\"", name, text);
         DS_ASSIGN(field->value,
@@ -119,6 +119,12 @@ Result<TreeSpec> parse_choices(std::string_view text) {
 Result<TreeSpec> parse_shape(std::string_view body) {
     if (body.starts_with("paper:")) return parse_preset(trim(body.substr(6)));
     if (body.starts_with("choices:")) return parse_choices(trim(body.substr(8)));
+    if (body.starts_with("adaptive:")) {
+        DS_ASSIGN(AdaptiveLength length, parse_adaptive_length(body.substr(9)));
+        TreeSpec chain{length.max() - 1, 1, length.max() + 1};
+        chain.adaptive = std::make_shared<const AdaptiveLength>(std::move(length));
+        return chain;
+    }
     if (body.starts_with("chain")) {
         const auto equals = body.find('=');
         if (trim(body.substr(0, equals)) == "chain" && equals != std::string_view::npos) {
@@ -135,8 +141,11 @@ Result<TreeSpec> parse_shape(std::string_view body) {
 bool TreeSpec::operator==(const TreeSpec& other) const {
     const bool same_choices = choices == nullptr || other.choices == nullptr ? choices == other.choices
                                                                              : *choices == *other.choices;
+    const bool same_lengths = adaptive == nullptr || other.adaptive == nullptr
+                                  ? adaptive == other.adaptive
+                                  : *adaptive == *other.adaptive;
     return depth == other.depth && topk == other.topk && nodes == other.nodes && order == other.order &&
-           same_choices;
+           same_choices && same_lengths;
 }
 
 Result<TreeSpec> parse_tree_spec(std::string_view text) {
@@ -147,7 +156,7 @@ Result<TreeSpec> parse_tree_spec(std::string_view text) {
     if (body.empty() && order) body = "depth=3";
     if (body.empty())
         return bad_input(
-            "tree: empty; use depth=3,topk=4,nodes=12, chain=N, paper:NAME or choices:NAME_OR_FILE");
+            "tree: empty; use depth=3,topk=4,nodes=12, chain=N, paper:NAME, choices:NAME_OR_FILE or adaptive:POLICY");
     DS_ASSIGN(TreeSpec spec, parse_shape(body));
     if (!order) return spec;
     if (spec.choices)
@@ -171,6 +180,7 @@ TreeSpec clip_tree(const TreeSpec& spec, int levels) {
 }
 
 std::string to_text(const TreeSpec& spec) {
+    if (spec.adaptive) return to_text(*spec.adaptive);
     if (spec.choices) {
         const std::string text = "choices:" + spec.choices->name;
         const bool complete = spec.choices->total_levels == spec.levels();

@@ -453,6 +453,8 @@ Result<StepSetting> to_step_setting(const std::string& method, double committed,
     if (!drafter.drafts) return setting;
     if (parsed.tree.empty()) return bad_input("{}: names no tree; add \" @ TREE\"", method);
     DS_ASSIGN(const TreeSpec tree, parse_tree_spec(parsed.tree));
+    if (tree.adaptive)
+        return bad_input("{}: the cost of an adaptive length depends on the text; give chain=N", method);
     for (int level = 0; level < tree.levels(); ++level) setting.level_rows.push_back(width_at(tree, level));
     setting.nodes = tree.nodes;
     if (drafter.chains_only) {

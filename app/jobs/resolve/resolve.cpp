@@ -236,6 +236,7 @@ Status resolve_acceptance(ResolvedRun& run) {
 TreeSpec to_chain(const TreeSpec& tree) {
     const int drafts = std::min(tree.levels(), tree.nodes - 1);
     TreeSpec chain;
+    chain.adaptive = tree.adaptive;
     chain.depth = drafts - 1;
     chain.topk = 1;
     chain.nodes = drafts + 1;

@@ -159,6 +159,49 @@ TEST_F(Replay, EveryHeadAndDrafterMatchesTheLiveRun) {
     EXPECT_GT(masses_, 1000);
 }
 
+/// The policies see the same rounds live and replayed, and rounds without drafts lose no slot.
+TEST_F(Replay, AdaptiveLengthsMatchTheLiveRun) {
+    for (const double temperature : {0.0, 1.0}) {
+        DecodeCase setting{.temperature = temperature, .max_new = 40};
+        const std::span<const int> layers = fixture_.drafter("eagle3").aux_layers();
+        const auto recording = record(fixture_, setting, prompts(), {layers.begin(), layers.end()},
+                                      scratch_.file(temperature > 0 ? "adaptive1" : "adaptive0"));
+        ASSERT_NE(recording, nullptr);
+        for (const LengthPolicyInfo& policy : length_policies()) {
+            setting.tree = fmt::format("adaptive:{},max=5", policy.id);
+            if (policy.id == "exllama") setting.tree += ",skip=0.9";
+            for (const DrafterInfo& drafter : drafter_registry()) {
+                if (drafter.id == "none") continue;
+                setting.drafter = drafter.id;
+                setting.head = "full";
+                expect_same(setting, *recording, prompts());
+            }
+        }
+    }
+    EXPECT_GT(accepted_, 100);
+}
+
+TEST_F(Replay, AdaptiveLengthsInABatchGiveThePlainText) {
+    DecodeCase setting{.drafter = "none", .tree = "chain=1", .max_new = 40};
+    const auto plain = fixture_.decode(setting, prompts());
+    setting.batch = 3;
+    std::int64_t rounds_without_drafts = 0;
+    for (const LengthPolicyInfo& policy : length_policies())
+        for (const std::string drafter : {"eagle3", "hydra", "ngram"}) {
+            setting.drafter = drafter;
+            setting.tree = fmt::format("adaptive:{},max=5", policy.id);
+            if (policy.id == "exllama") setting.tree += ",skip=3";
+            const auto found = fixture_.decode(setting, prompts());
+            ASSERT_EQ(found.size(), plain.size());
+            for (std::size_t p = 0; p < found.size(); ++p) {
+                ASSERT_EQ(found[p].tokens, plain[p].tokens) << to_text(setting) << " prompt " << p;
+                if (drafter == "eagle3" && policy.id == "exllama")
+                    rounds_without_drafts += 5 * found[p].rounds - found[p].draft_tokens;
+            }
+        }
+    EXPECT_GT(rounds_without_drafts, 0);
+}
+
 /// Every drafter with every head, in batches, with dynamic and fixed trees, gives the text of plain decoding.
 TEST_F(Replay, EveryHeadAndDrafterInABatchGivesThePlainText) {
     std::int64_t accepted = 0;
