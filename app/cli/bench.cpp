@@ -364,6 +364,7 @@ void add_bench(CLI::App& program, Action& action) {
                       "without decoding the first method twice, and thus no noise floor");
     add_output_options(*command, options->output);
     command->callback([options, command, &action] {
+        choose_drafter(options->config.run);
         check_heads_used(*command, {options->config.run.drafter});
         for (const std::string& method : options->config.methods) check_method_used(method);
         action = [options] { return do_bench(*options); };

@@ -150,9 +150,11 @@ void add_sampling_options(CLI::App& command, RunConfig& config) {
 
 void add_decoding_options(CLI::App& command, RunConfig& config) {
     add_model_option(command, config.model);
+    config.drafter = auto_drafter;
     add_shown(command, "--drafter,--drafters", config.drafter,
               "NAME[:PATH[,KEY=VALUE...]], one of " + known_drafters() +
-                  "; eagle2 and eagle3 take rope=own|target and embeddings=own|target, eagle3 also "
+                  "; auto: eagle3 where its checkpoint comes with the target, else suffix; eagle2 and eagle3 "
+                  "take rope=own|target and embeddings=own|target, eagle3 also "
                   "layers=1/12/21 (that the features enter) and recycle=raw|normed");
     command.add_option("--head-weights,--artefact", config.artefacts,
                        "HEAD=PATH, weights file of a head (repeatable, one per head)");

@@ -30,6 +30,7 @@ namespace draftscope::cli {
     COMMAND(record)          \
     COMMAND(replay)          \
     COMMAND(fit)             \
+    COMMAND(drafters)        \
     COMMAND(stats)           \
     COMMAND(compare)         \
     COMMAND(merge)           \

@@ -382,6 +382,7 @@ void add_run(CLI::App& program, Action& action) {
     command->add_flag("--json", options->json, "print one JSON document on stdout and nothing else");
     command->add_flag("--quiet", options->quiet, "show neither text nor progress while decoding");
     command->callback([options, command, &action] {
+        choose_drafter(options->config);
         check_heads_used(*command, {options->config.drafter});
         action = [options, command]() -> Result<int> {
             RunConfig& requested = options->config;

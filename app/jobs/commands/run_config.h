@@ -31,6 +31,8 @@ inline constexpr const char* measured_tree_name = "fastest by measuring (takes s
 /// A value of RunConfig::tree: choose from this machine's times and the acceptance shipped with the demo
 /// model.
 inline constexpr const char* quick_tree = "quick";
+/// A value of RunConfig::drafter: the checkpoint that comes with the target, else suffix decoding.
+inline constexpr const char* auto_drafter = "auto";
 /// The value of --prompts that stands for standard input.
 inline constexpr const char* standard_input = "-";
 /// A value of RunConfig::baseline: the first conversation, or batch, if plain decoding of it takes a moment.
@@ -39,7 +41,8 @@ inline constexpr int short_baseline = -1;
 /// Options of a run, as text that a user types. Used by the command line and the window. "" = default.
 struct RunConfig {
     std::string model;               ///< "" = demo model
-    std::string drafter = "eagle3";  ///< NAME[:PATH]
+    std::string drafter = "eagle3";     ///< NAME[:PATH] or auto
+    bool drafter_is_automatic = false;  ///< auto was given, and `drafter` is what it stands for
     std::string head = "full";
     std::vector<std::string> artefacts;  ///< HEAD=PATH
     std::string tree;                    ///< "" = the backend's default

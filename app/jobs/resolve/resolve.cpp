@@ -6,7 +6,9 @@
 
 #include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/resolve/assets.h"
+#include "app/jobs/resolve/published_drafters.h"
 #include "base/did_you_mean.h"
+#include "base/join_and.h"
 #include "base/parse.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/draft/registry.h"
@@ -55,7 +57,18 @@ Status check_model(const std::string& path) {
     return {};
 }
 
+/// Returns the drafters of a kind that are published for a target, as the end of an error's sentence.
+std::string published_for(const std::string& model, const std::string& drafter) {
+    const auto all = read_published_drafters();
+    if (!all.ok()) return "";
+    std::vector<std::string> places;
+    for (const PublishedDrafter& one : drafters_for(model, *all))
+        if (one.drafter == drafter) places.push_back(one.at);
+    return places.empty() ? "" : fmt::format("; published: {}", join_and(places));
+}
+
 Status resolve_drafter(ResolvedRun& run) {
+    choose_drafter(run.config);
     const std::string& spec = run.config.drafter;
     const std::size_t colon = spec.find(':');
     run.drafter_id = spec.substr(0, colon);
@@ -67,6 +80,12 @@ Status resolve_drafter(ResolvedRun& run) {
         return bad_input("--drafter {}: unknown drafter; known are {}{}", run.drafter_id,
                          fmt::join(known, ", "), did_you_mean(run.drafter_id, known));
     }
+    if (run.config.drafter_is_automatic && !info->needs_weights)
+        add_note(
+            run.notes,
+            "--drafter: {}, as no checkpoint comes with this target; draftscope drafters --for MODEL lists "
+            "published ones",
+            run.drafter_id);
     if (!info->needs_weights) return {};
     std::string usual;
     if (run.demo_model) usual = find_asset("drafters/" + run.drafter_id);
@@ -77,8 +96,8 @@ Status resolve_drafter(ResolvedRun& run) {
         DS_TRY(check_model(run.config.model));
         return bad_input(
             "--drafter {0}: needs a checkpoint for this target; give --drafter {0}:FOLDER, or use --drafter "
-            "suffix, ngram or none",
-            run.drafter_id);
+            "suffix, ngram or none{1}",
+            run.drafter_id, published_for(run.config.model, run.drafter_id));
     }
     const std::string path = parse_drafter_path(run.drafter_path, info->options);
     DS_ASSIGN(const std::string found,
@@ -295,6 +314,14 @@ Status resolve_numbers(ResolvedRun& run) {
 }
 
 }  // namespace
+
+void choose_drafter(RunConfig& config) {
+    if (config.drafter != auto_drafter) return;
+    const bool has_checkpoint = config.model.empty() || same_file(config.model, find_demo_model()) ||
+                                is_synthetic_model(config.model);
+    config.drafter = has_checkpoint ? RunConfig().drafter : "suffix";
+    config.drafter_is_automatic = true;
+}
 
 std::string default_tree(std::string_view backend) {
     return backend == "cuda" ? cuda_tree : cpu_tree;

@@ -90,6 +90,8 @@ struct ResolvedShadow {
 Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run);
 /// Checks a config without loading a model: unknown head or drafter, bad tree, missing files.
 Status validate(const RunConfig& config);
+/// Replaces drafter "auto" by the checkpoint that comes with the target, else by suffix decoding.
+void choose_drafter(RunConfig& config);
 
 /// A field of the Session panel whose value prevents a run.
 struct Mistake {
