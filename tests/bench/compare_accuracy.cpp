@@ -19,7 +19,8 @@
 
 /// Measures the loss of each precision relative to the f32 forward pass of the same weights. It prints KL
 /// divergence and top-1 agreement per token over a text, for this engine and llama.cpp. Arguments: folder=DIR
-/// (of make_peer_models.py) or model=FILE.gguf, text=FILE, tokens=N, threads=N. Built by compare_llama.sh.
+/// (of make_peer_models.py) or model=FILE.gguf, text=FILE, tokens=N, threads=N, ubatch=N (rows that llama.cpp
+/// computes at once; ours do not depend on it). Built by compare_llama.sh.
 /// - folder=DIR compares the types of its files with each other.
 /// - model=FILE compares int8 and int4 of one file with llama.cpp on it. The reference is this engine's f32
 ///   forward pass of the file's dequantised weights.
@@ -64,9 +65,10 @@ void for_each_window(Target& target, const std::vector<TokenId>& text, auto use)
     }).join();
 }
 
-void for_each_window(llama_model* model, int threads, const std::vector<TokenId>& text, auto use) {
+void for_each_window(llama_model* model, int threads, int rows, const std::vector<TokenId>& text, auto use) {
     llama_context_params params = llama_context_default_params();
-    params.n_ctx = params.n_batch = params.n_ubatch = window;
+    params.n_ctx = params.n_batch = window;
+    params.n_ubatch = static_cast<std::uint32_t>(rows);
     params.n_threads = params.n_threads_batch = threads;
     llama_context* context = llama_init_from_model(model, params);
     if (context == nullptr) fail("llama.cpp can't create a context");
@@ -123,6 +125,7 @@ using Windows = std::vector<std::vector<float>>;
 struct Settings {
     std::string folder, model;
     int threads = 2;
+    int peer_rows = window;  ///< of llama.cpp's products
     std::vector<TokenId> text;
     int vocab = 0;
 };
@@ -157,7 +160,7 @@ void measure_theirs(const std::string& path, const Settings& settings, auto add)
     if (model == nullptr) fail(path + ": llama.cpp can't load the file");
     if (llama_vocab_n_tokens(llama_model_get_vocab(model)) != settings.vocab)
         fail(path + ": llama.cpp has another number of logits");
-    for_each_window(model, settings.threads, settings.text, add);
+    for_each_window(model, settings.threads, settings.peer_rows, settings.text, add);
     llama_model_free(model);
 }
 
@@ -209,6 +212,7 @@ int main(int argc, char** argv) {
     settings.folder = argument(argc, argv, "folder", "");
     settings.model = argument(argc, argv, "model", "");
     settings.threads = std::max(1, std::atoi(argument(argc, argv, "threads", "2").c_str()));
+    settings.peer_rows = std::clamp(std::atoi(argument(argc, argv, "ubatch", "256").c_str()), 1, window);
     const std::string file =
         argument(argc, argv, "text", std::string(DS_SOURCE_DIR) + "/assets/prompts/spec_bench_half.jsonl");
     const auto max_tokens =

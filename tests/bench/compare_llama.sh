@@ -3,7 +3,7 @@
 # the user's cache folder (outside this tree), writes the demo model in its types, and runs both alternately
 # in one program, between two bandwidth probes. Arguments go to that program: rounds=N threads=N clock=cpu (processor
 # time, one thread, for shared machines). Other comparisons have a first argument:
-# - accuracy [model=FILE.gguf] [text=FILE] [tokens=N] [threads=N]: the loss of each precision, of the demo or of one file
+# - accuracy [model=FILE.gguf] [text=FILE] [tokens=N] [threads=N] [ubatch=N]: the loss of each precision, of the demo or of one file
 # - speculative [options of compare_speculative.py]: llama.cpp's server with the demo's eagle3, or with the given drafter
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -9,6 +9,7 @@ Usage: compare_speculative.py --server LLAMA_SERVER --model TARGET.gguf [--peer-
 import argparse
 import contextlib
 import json
+import signal
 import socket
 import statistics
 import subprocess
@@ -24,22 +25,20 @@ START_SECONDS = 180
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server", required=True, help="llama-server of llama.cpp")
+    parser.add_argument("--server", required=True)
     parser.add_argument("--draftscope", default=str(ROOT / "build/release/draftscope"))
     parser.add_argument("--model", required=True, help="target, a GGUF file")
     parser.add_argument("--peer-drafter", default="", help="llama.cpp's drafter, a GGUF file; default: plain decoding only")
     parser.add_argument("--type", default="draft-eagle3", help="llama.cpp's --spec-type")
     parser.add_argument("--drafter", default="eagle3", help="our --drafter")
-    parser.add_argument("--chains", default="1,2,3")
+    parser.add_argument("--chains", type=lambda text: [int(one) for one in text.split(",")], default="1,2,3")
     parser.add_argument("--prompts", default=str(ROOT / "assets/prompts/spec_bench_half.jsonl"))
     parser.add_argument("--limit", type=int, default=6, help="prompts, evenly over the file; first turns only")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--context", type=int, default=2048)
     parser.add_argument("--turns", type=int, default=3)
-    options = parser.parse_args()
-    options.chains = [int(one) for one in options.chains.split(",")]
-    return options
+    return parser.parse_args()
 
 
 def first_turns(options):
@@ -120,11 +119,11 @@ def settings(options, prompts, prompts_file, servers):
 
 def print_table(times):
     print("| engine | setting | tok/s | of the turns | tau |\n| --- | --- | --: | --- | --: |")
-    best = {}
+    best = {"draftscope": (0, ""), "llama.cpp": (0, "")}
     for (engine, name), found in times.items():
         speeds = sorted(speed for speed, _ in found)
         median = statistics.median(speeds)
-        best[engine] = max(best.get(engine, (0, "")), (median, name))
+        best[engine] = max(best[engine], (median, name))
         print(f"| {engine} | {name} | {median:.1f} | {speeds[0]:.1f} .. {speeds[-1]:.1f} | {found[-1][1]:.2f} |")
     (ours, our_name), (theirs, their_name) = best["draftscope"], best["llama.cpp"]
     print(f"\nour best ({our_name}) to llama.cpp's best ({their_name}): {ours / theirs:.2f}")
@@ -132,16 +131,17 @@ def print_table(times):
 
 def main():
     options = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers end with the program
     prompts = first_turns(options)
     with contextlib.ExitStack() as stack:
-        file = stack.enter_context(tempfile.NamedTemporaryFile("w", suffix=".jsonl"))
-        file.writelines(json.dumps({"prompt": prompt}) + "\n" for prompt in prompts)
-        file.flush()
-        rows = list(settings(options, prompts, file.name, stack))
+        file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "prompts.jsonl"
+        file.write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in prompts))
+        rows = list(settings(options, prompts, str(file), stack))
         times = {(engine, name): [] for engine, name, _ in rows}
         for turn in range(options.turns):
             for engine, name, measure in rows if turn % 2 == 0 else reversed(rows):
                 times[engine, name].append(measure())
+                print(f"turn {turn + 1}: {engine} {name}: {times[engine, name][-1][0]:.1f} tok/s", file=sys.stderr)
     print(f"{Path(options.model).name}, {len(prompts)} prompts, {options.tokens} tokens, {options.threads} threads, {options.turns} turns")
     print_table(times)
 
