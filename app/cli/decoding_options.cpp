@@ -185,7 +185,10 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
               "real, or simulated: rate:R (by depth: rate:0.9/0.8), or trace:FILE from replay --json, "
               "for the driving head or for trace:FILE#HEAD. Times rounds of targets with random "
               "weights; the text means nothing");
-    add_shown(command, "--precision", config.precision, "f32, bf16, int8, int4 or auto");
+    add_shown(
+        command, "--precision", config.precision,
+        "f32, bf16, int8, int4 or auto: int4 if most weights of the file have four bits (the demo: int8), "
+        "int8 if they are quantised otherwise, else bf16");
     add_threads_option(command, config.threads);
     command.add_flag("--pin", config.pin,
                      "pin each worker thread to a CPU, if there are enough; the decoding thread is not "

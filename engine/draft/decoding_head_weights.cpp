@@ -113,7 +113,7 @@ Status Reader::find_layout() {
 Result<kernels::Matrix> Reader::matrix(const std::string& name, int rows, int cols, std::string_view reason) {
     used_.insert(name);
     const StackedTensor part{name, rows};
-    return pack_stacked(backend_, target_.precision(), source_, {&part, 1}, cols, reason);
+    return pack_stacked(backend_, target_.lm_head().precision(), source_, {&part, 1}, cols, reason);
 }
 
 Result<std::vector<float>> Reader::vector(const std::string& name, int size) {
@@ -296,7 +296,7 @@ Result<DecodingHeadWeights> load_decoding_heads(DecodingHeadKind kind, const std
         DS_TRY(hydra ? check_family(files, {"Hydra", "Medusa"}) : check_family(files, {"Medusa"}));
         if (files.config) DS_TRY(check_config(*files.config, target, kind, out));
     }
-    DS_TRY(check_drafter_memory(*files.weights, target.precision()));
+    DS_TRY(check_drafter_memory(*files.weights, target.lm_head().precision()));
     DS_TRY(Reader(kind, *files.weights, target, backend).read(out));
     if (files.config) DS_TRY(check_heads(*files.config, out));
     return out;

@@ -64,7 +64,7 @@ Result<std::unique_ptr<Drafter>> make_eagle2(const std::string& path, const Targ
                                              kernels::Backend& backend) {
     DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle2, path, target));
     auto model = std::make_unique<Eagle2Model>(std::move(checkpoint), target);
-    DS_TRY(model->load(backend, target.precision()));
+    DS_TRY(model->load(backend, target.lm_head().precision()));
     return make_eagle_drafter(std::move(model), "eagle2");
 }
 

@@ -287,7 +287,7 @@ Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const 
                                                  : check_layers(out, target.config()));
     DS_TRY(choose_embeddings(drafter_source, target.config(), out));
     DS_TRY(make_rope(drafter_source, target, out));
-    DS_TRY(check_drafter_memory(*out.weights, target.precision()));
+    DS_TRY(check_drafter_memory(*out.weights, target.lm_head().precision()));
     return out;
 }
 

@@ -1,6 +1,7 @@
 #include "engine/formats/dequant.h"
 
 #include <array>
+#include <cmath>
 #include <type_traits>
 
 #include "base/mapped_file.h"
@@ -228,11 +229,34 @@ bool minus_eight_times(std::uint16_t bits, std::uint16_t& out) {
     return product < infinite;
 }
 
+/// Unpacks super-blocks of 256 weights in eight groups.
+bool unpack_q4_k(const std::uint8_t* data, const kernels::Int4Row& out) {
+    for (std::size_t group = 0; group < out.scales.size(); ++group) {
+        const int sub = static_cast<int>(group % 8);
+        const std::uint8_t* block = data + group / 8 * 144;
+        const ScaleMin packed = unpack_scale(block + 4, sub);
+        const float scale = load_f16(block) * packed.scale, minimum = -load_f16(block + 2) * packed.min;
+        constexpr float largest = 65504.0f;
+        if (!(std::fabs(scale) <= largest && std::fabs(minimum) <= largest)) return false;
+        out.scales[group] = kernels::float_to_f16(scale);
+        out.minimums[group] = kernels::float_to_f16(minimum);
+        const std::uint8_t* nibbles = block + 16 + 32 * (sub / 2);
+        for (std::size_t i = 0; i < 32; ++i)
+            out.q[group * 32 + i] = sub % 2 == 0 ? nibbles[i] & 15 : nibbles[i] >> 4;
+    }
+    return true;
+}
+
 }  // namespace
 
+bool has_four_bits(std::string_view type) {
+    return type == "Q4_0" || type == "Q4_1" || type == "Q4_K";
+}
+
 bool unpack_int4(const TensorType& type, const std::uint8_t* data, const kernels::Int4Row& out) {
+    if (!has_four_bits(type.name)) return false;
+    if (type.name == "Q4_K") return unpack_q4_k(data, out);
     const bool with_minimum = type.name == "Q4_1";
-    if (!with_minimum && type.name != "Q4_0") return false;
     constexpr std::size_t half = 16;
     for (std::size_t b = 0; b < out.scales.size(); ++b, data += type.block_bytes) {
         std::uint16_t scale = 0, minimum = 0;

@@ -51,7 +51,10 @@ void decode_f32(const std::uint8_t* data, std::int64_t count, float* out);
 void decode_f16(const std::uint8_t* data, std::int64_t count, float* out);
 void decode_bf16(const std::uint8_t* data, std::int64_t count, float* out);
 
-/// Unpacks a row of Q4_0 or Q4_1 without converting to float; returns false for other types.
+/// Whether a type has four bits and a scale per 32 weights, which int4 holds: Q4_0, Q4_1, Q4_K.
+bool has_four_bits(std::string_view type);
+/// Unpacks a row of such a type without quantising again; returns false for other types. Scales and minimums
+/// of Q4_K are rounded to f16.
 bool unpack_int4(const TensorType& type, const std::uint8_t* data, const kernels::Int4Row& out);
 
 }  // namespace draftscope

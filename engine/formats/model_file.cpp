@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/formats/dequant.h"
 #include "engine/formats/gguf.h"
 #include "engine/formats/gguf_model.h"
 #include "engine/formats/hf_folder.h"
@@ -30,6 +31,21 @@ Status read_chat(const GgufFile& file, ModelFile& out) {
 }
 
 }  // namespace
+
+bool ModelFile::has_four_bits() const {
+    return draftscope::has_four_bits(quantisation);
+}
+
+kernels::Precision ModelFile::auto_precision() const {
+    using kernels::Precision;
+    if (has_four_bits()) return Precision::int4;
+    return quantised ? Precision::int8 : Precision::bf16;
+}
+
+kernels::Precision ModelFile::packed_precision(kernels::Precision precision, const TensorInfo& tensor) const {
+    const bool in_more_bits = has_four_bits() && !draftscope::has_four_bits(tensor.type);
+    return precision == kernels::Precision::int4 && in_more_bits ? kernels::Precision::int8 : precision;
+}
 
 Result<ModelFile> open_model_file(const std::string& path) {
     if (is_synthetic_model(path)) return make_synthetic_model(path);

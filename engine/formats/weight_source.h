@@ -42,7 +42,7 @@ class WeightSource {
     /// The stored bytes of row `row`, which may be at another index than `row`; null if stored() is empty.
     virtual const std::uint8_t* stored_row(const TensorInfo&, std::int64_t) const { return nullptr; }
     /// Unpacks a row of 4-bit weights without decoding it to floats. Groups of 32 weights have a scale and a
-    /// minimum (Q4_0, Q4_1). Returns false for other types. The buffers in `out` must fit the row.
+    /// minimum (Q4_0, Q4_1, Q4_K). Returns false for other types. The buffers in `out` must fit the row.
     virtual bool read_int4_row(const TensorInfo&, std::int64_t, const kernels::Int4Row& /*out*/) const {
         return false;
     }

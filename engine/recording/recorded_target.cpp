@@ -83,8 +83,9 @@ Result<std::set<std::string>> find_weight_files(const std::string& folder) {
     return files;
 }
 
-Result<std::unique_ptr<WeightSource>> open_weights(const DecodeRecording& recording,
-                                                   const std::string& model) {
+/// Opens the weights and names their dominant type; the rest stays empty.
+Result<ModelFile> open_weights(const DecodeRecording& recording, const std::string& model) {
+    ModelFile out;
     std::error_code ignored;
     if (recording.weights_path().empty() && !fs::is_directory(model, ignored)) {
         if (model.empty())
@@ -93,7 +94,9 @@ Result<std::unique_ptr<WeightSource>> open_weights(const DecodeRecording& record
                 "embedding are needed",
                 recording.folder());
         DS_ASSIGN(ModelFile file, open_model_file(model));
-        return std::move(file.weights);
+        out.weights = std::move(file.weights);
+        out.quantisation = file.quantisation;
+        return out;
     }
     auto weights = std::make_unique<EmbeddingAndHeadWeights>(
         recording.weights_path().empty() ? model : recording.weights_path());
@@ -104,7 +107,8 @@ Result<std::unique_ptr<WeightSource>> open_weights(const DecodeRecording& record
     for (const std::string& file : files) DS_TRY(weights->add(file));
     if (weights->find("token_embd.weight") == nullptr)
         return bad_input("{}: tensor '{}' is missing", weights->path(), embedding_name);
-    return std::unique_ptr<WeightSource>(std::move(weights));
+    out.weights = std::move(weights);
+    return out;
 }
 
 }  // namespace
@@ -113,8 +117,7 @@ Result<std::unique_ptr<Target>> make_recorded_target(const DecodeRecording& reco
                                                      const std::string& model, kernels::Backend& backend,
                                                      kernels::Precision precision) {
     const RecordedTarget& from = recording.info().target;
-    ModelFile file;
-    DS_ASSIGN(file.weights, open_weights(recording, model));
+    DS_ASSIGN(ModelFile file, open_weights(recording, model));
     file.config.architecture = head_only_architecture;
     file.config.name = from.name;
     file.config.layers = from.layers;

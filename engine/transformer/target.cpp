@@ -90,13 +90,22 @@ void plan_layer(const LayerShape& shape, int index, std::vector<PlannedMatrix>& 
 }
 
 /// Every packed matrix of a model in the order in which load_layers() loads them, the LM head last.
-std::vector<PlannedMatrix> make_plan(const ModelConfig& config, const LayerShape& shape) {
+std::vector<PlannedMatrix> make_plan(const ModelFile& file, const LayerShape& shape,
+                                     kernels::Precision precision) {
+    const ModelConfig& config = file.config;
     std::vector<PlannedMatrix> plan;
     for (int i = 0; !is_head_only(config) && i < config.layers; ++i) plan_layer(shape, i, plan);
     plan.push_back({"output",
                     {{config.tied_head ? "token_embd.weight" : "output.weight", config.vocab}},
                     config.hidden,
                     {}});
+    for (PlannedMatrix& matrix : plan) {
+        // A stack has one precision, int8 if a part has more than four bits.
+        matrix.precision = precision;
+        for (const StackedTensor& part : matrix.parts)
+            if (const TensorInfo* info = file.weights->find(part.name))
+                matrix.precision = file.packed_precision(matrix.precision, *info);
+    }
     return plan;
 }
 
@@ -178,7 +187,7 @@ Status Target::Impl::load_weights(const ProgressFn& progress, const WeightCacheO
     embeddings = {config.vocab, config.hidden, [&source, embedding](TokenId token, float* out) {
                       source.read_row(*embedding, token, out);
                   }};
-    WeightLoader loader(*backend, precision, source, make_plan(config, shape), cache);
+    WeightLoader loader(*backend, precision, source, make_plan(file, shape, precision), cache);
     if (!is_head_only(config)) DS_TRY(load_layers(loader, progress));
     if (progress)
         progress(config.layers / (config.layers + 1.0), fmt::format("{} the LM head", loader.activity()));
@@ -329,8 +338,7 @@ Result<LoadPlan> plan_load(const ModelFile& file, const kernels::Backend& backen
     using kernels::Precision;
     // On the CPU, angles are computed for the positions in use.
     if (backend.is_host())
-        return LoadPlan{precision.value_or(file.quantised ? Precision::int8 : Precision::bf16),
-                        available_memory(), std::max(context, 0)};
+        return LoadPlan{precision.value_or(file.auto_precision()), available_memory(), std::max(context, 0)};
     if (precision.value_or(Precision::bf16) != Precision::bf16)
         return bad_input("--precision {}: weights on a device are bf16; use bf16 or auto",
                          kernels::to_text(*precision));
@@ -357,6 +365,12 @@ Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::B
                          context, file.config.context, path);
     if (context > 0) file.config.context = context;
     DS_ASSIGN(const LoadPlan plan, plan_load(file, backend, precision, context));
+    if (!precision && plan.precision == kernels::Precision::int4)
+        add_note(
+            file.notes,
+            "{}: --precision auto chose int4: most weights are {}, which int4 holds; matrices in more bits "
+            "are int8",
+            path, file.quantisation);
     DS_TRY(check_memory(file, plan.precision, plan.available, plan.positions));
     backend.set_dtype(plan.dtype);
     return build(std::move(file), backend, plan.precision, progress, cache);

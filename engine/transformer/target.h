@@ -56,8 +56,8 @@ struct ForwardRequest {
 /// one forward pass at a time.
 class Target {
   public:
-    /// Loads a target. `precision` defaults to int8 for quantised files and to bf16 otherwise; a device uses
-    /// bf16, or fp16 for fp16 checkpoints. `context` limits the model's context; 0 = no limit.
+    /// Loads a target. `precision` defaults to ModelFile::auto_precision(); a device uses bf16, or fp16 for
+    /// fp16 checkpoints. `context` limits the model's context; 0 = no limit.
     static Result<std::unique_ptr<Target>> load(const std::string& path, kernels::Backend& backend,
                                                 std::optional<kernels::Precision> precision,
                                                 const ProgressFn& progress = {},

@@ -13,31 +13,37 @@ namespace {
 
 constexpr double gib = 1024.0 * 1024.0 * 1024.0;
 
-template <typename OnDemand>
-double packed_bytes(const WeightSource& weights, kernels::Precision precision, OnDemand is_read_on_demand) {
-    double elements = 0;
+/// `precision_of` gives a tensor's precision, nullopt for one whose rows are read from the file on demand.
+template <typename PrecisionOf>
+double sum_packed_bytes(const WeightSource& weights, PrecisionOf precision_of) {
+    double bytes = 0;
     for (const std::string& name : weights.names()) {
-        if (is_read_on_demand(name)) continue;
         const TensorInfo& info = *weights.find(name);
-        elements += static_cast<double>(info.rows()) * static_cast<double>(info.cols());
+        if (const std::optional<kernels::Precision> precision = precision_of(info))
+            bytes += static_cast<double>(info.rows()) * static_cast<double>(info.cols()) *
+                     kernels::bytes_per_weight(*precision);
     }
-    return elements * kernels::bytes_per_weight(precision);
+    return bytes;
 }
 
 }  // namespace
 
 std::uint64_t packed_bytes(const ModelFile& file, kernels::Precision precision) {
-    // Embedding rows are read from the file; the tensor is packed only as a tied LM head.
-    return static_cast<std::uint64_t>(packed_bytes(*file.weights, precision, [&](const std::string& name) {
-        return name == "token_embd.weight" && !file.config.tied_head;
-    }));
+    // The embedding is packed only as a tied LM head.
+    const auto precision_of = [&](const TensorInfo& tensor) -> std::optional<kernels::Precision> {
+        if (tensor.name == "token_embd.weight" && !file.config.tied_head) return std::nullopt;
+        return file.packed_precision(precision, tensor);
+    };
+    return static_cast<std::uint64_t>(sum_packed_bytes(*file.weights, precision_of));
 }
 
 Status check_drafter_memory(const WeightSource& weights, kernels::Precision precision) {
-    // Embedding rows are read from the file on demand, so they take no memory.
-    const double bytes = packed_bytes(weights, precision, [](const std::string& name) {
-        return name.find("embed_tokens") != std::string::npos || name == "token_embd.weight";
-    });
+    const auto precision_of = [&](const TensorInfo& tensor) -> std::optional<kernels::Precision> {
+        const bool embedding =
+            tensor.name.find("embed_tokens") != std::string::npos || tensor.name == "token_embd.weight";
+        return embedding ? std::nullopt : std::optional(precision);
+    };
+    const double bytes = sum_packed_bytes(weights, precision_of);
     const auto available = available_memory();
     if (!available || bytes <= static_cast<double>(*available)) return {};
     return failed("{}: the drafter needs {:.1f} GiB as {}, but {}; choose a smaller --precision",

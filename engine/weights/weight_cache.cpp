@@ -35,7 +35,7 @@ using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 /// Increment whenever the packed matrices of a source change.
-constexpr int format_version = 2;
+constexpr int format_version = 3;
 constexpr std::uint64_t alignment = 4096;
 constexpr std::uint64_t header_capacity = std::uint64_t{2} << 20;  ///< enough for 4096 layers
 constexpr std::size_t summed_bytes = std::size_t{4} << 20;

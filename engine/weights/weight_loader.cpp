@@ -27,10 +27,12 @@ std::uint64_t sum_stored_bytes(const WeightSource& source, const std::vector<Pla
     return bytes;
 }
 
-std::uint64_t sum_packed_bytes(const std::vector<PlannedMatrix>& plan, kernels::Precision precision) {
-    double weights = 0;
-    for (const PlannedMatrix& planned : plan) weights += static_cast<double>(planned.rows()) * planned.cols;
-    return static_cast<std::uint64_t>(weights * kernels::bytes_per_weight(precision));
+std::uint64_t sum_packed_bytes(const std::vector<PlannedMatrix>& plan) {
+    double bytes = 0;
+    for (const PlannedMatrix& planned : plan)
+        bytes +=
+            static_cast<double>(planned.rows()) * planned.cols * kernels::bytes_per_weight(planned.precision);
+    return static_cast<std::uint64_t>(bytes);
 }
 
 }  // namespace
@@ -70,7 +72,7 @@ WeightLoader::WeightLoader(kernels::Backend& backend, kernels::Precision precisi
 }
 
 void WeightLoader::open_cache(const WeightCacheOptions& cache) {
-    const std::uint64_t packed = sum_packed_bytes(plan_, precision_);
+    const std::uint64_t packed = sum_packed_bytes(plan_);
     const std::uint64_t stored = sum_stored_bytes(source_, plan_);
     if (stored == 0 || packed < cache.min_bytes) return;
     // Packing runs at memory bandwidth, so the disk bounds the load.
@@ -113,14 +115,14 @@ void WeightLoader::read_ahead() {
     }
     if (ranges.empty()) return;
     const std::optional<std::uint64_t> free = available_memory();
-    const bool tight = free && bytes + sum_packed_bytes(plan_, precision_) > *free;
+    const bool tight = free && bytes + sum_packed_bytes(plan_) > *free;
     ahead_ = std::make_unique<FileReadAhead>(
         std::move(ranges), tight ? FileReadAhead::Release::evict : FileReadAhead::Release::unmap);
 }
 
 Result<kernels::Matrix> WeightLoader::pack(const PlannedMatrix& planned) {
-    DS_ASSIGN(kernels::Matrix matrix,
-              pack_stacked(backend_, precision_, source_, planned.parts, planned.cols, planned.reason));
+    DS_ASSIGN(kernels::Matrix matrix, pack_stacked(backend_, planned.precision, source_, planned.parts,
+                                                   planned.cols, planned.reason));
     if (writer_ != nullptr) {
         if (const Status added = writer_->add(backend_, planned.name, matrix); !added.ok()) {
             report_.messages.push_back(added.error().message);

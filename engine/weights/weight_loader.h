@@ -19,6 +19,7 @@ struct PlannedMatrix {
     std::vector<StackedTensor> parts;
     int cols = 0;
     std::string reason;  ///< source of the shapes, for messages
+    kernels::Precision precision = kernels::Precision::f32;
     int rows() const;
 };
 

@@ -58,8 +58,8 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     say_notes(thread_limit_notes(run.config.threads));
     const auto backend = kernels::make_cpu_backend(threads_or_default(run.config.threads));
     DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
-    DS_ASSIGN(const auto target, Target::load(run.config.model, *backend, run.precision, hooks.on_progress,
-                                              cache, run.config.context));
+    DS_ASSIGN(const auto target, Target::load(run.config.model, *backend, run.load_precision(),
+                                              hooks.on_progress, cache, run.config.context));
     if (target->tokenizer() == nullptr) return bad_input("--model {}: has no tokenizer", run.config.model);
     DS_ASSIGN(const ChatTemplate chat, choose_chat(*target, run.config, conversations, prompts.notes));
     DS_ASSIGN(const std::vector<int> skipped,

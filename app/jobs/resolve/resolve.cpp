@@ -331,6 +331,11 @@ RulePtr ResolvedRun::rule() const {
     return rule_in_effect(acceptance ? make_simulated_rule(*acceptance, verify) : verify, config.temperature);
 }
 
+std::optional<kernels::Precision> ResolvedRun::load_precision() const {
+    if (precision || gpu || !demo_model) return precision;
+    return kernels::Precision::int8;
+}
+
 Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
     ResolvedRun run;
     run.config = config;

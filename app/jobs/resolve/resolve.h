@@ -68,6 +68,8 @@ struct ResolvedRun {
     /// Returns the acceptance rule in effect: that of --verify, unless acceptance is simulated or the
     /// temperature is 0.
     RulePtr rule() const;
+    /// Returns the precision to load the target with. The demo is int8 at auto, as its recorded acceptance.
+    std::optional<kernels::Precision> load_precision() const;
 };
 /// Returns the tree that a back end, cpu or cuda, uses if none is named.
 std::string default_tree(std::string_view backend);

@@ -110,8 +110,8 @@ Status ModelCache::load_target(const ResolvedRun& run, const JobHooks& hooks) {
     if (!target_.holds(key)) {
         drop_target();
         DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
-        DS_ASSIGN(auto loaded, Target::load(run.config.model, backend(), run.precision, hooks.on_progress,
-                                            cache, run.config.context));
+        DS_ASSIGN(auto loaded, Target::load(run.config.model, backend(), run.load_precision(),
+                                            hooks.on_progress, cache, run.config.context));
         if (loaded->tokenizer() == nullptr)
             return bad_input("--model {}: has no tokenizer", run.config.model);
         target_ = {key, std::move(loaded)};

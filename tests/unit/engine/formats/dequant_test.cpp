@@ -75,6 +75,25 @@ TEST(Dequant, PacksFourBitRowsWithoutRequantisation) {
     }
 }
 
+/// The steps of Q4_K are kept; its scales and minimums, products of two numbers, are rounded to f16.
+TEST(Dequant, PacksQ4KRowsInTheirOwnSteps) {
+    const Json sample = golden()["types"]["Q4_K"];
+    const TensorType& type = *find_gguf_tensor_type(sample["id"].get<std::uint32_t>());
+    const std::vector<std::uint8_t> blocks = from_hex(sample["blocks"]), floats = from_hex(sample["floats"]);
+    std::vector<float> expected(floats.size() / sizeof(float));
+    std::memcpy(expected.data(), floats.data(), floats.size());
+    std::vector<std::uint8_t> q(expected.size());
+    std::vector<std::uint16_t> scales(q.size() / 32), minimums(scales.size());
+    ASSERT_TRUE(unpack_int4(type, blocks.data(), {q, scales, minimums}));
+    constexpr float rounding = 1.0f / 2048;
+    for (std::size_t i = 0; i < q.size(); ++i) {
+        const float scale = kernels::f16_to_float(scales[i / 32]),
+                    minimum = kernels::f16_to_float(minimums[i / 32]);
+        const float value = scale * static_cast<float>(q[i]) + minimum;
+        EXPECT_NEAR(value, expected[i], rounding * (15 * std::fabs(scale) + std::fabs(minimum)) + 1e-6f) << i;
+    }
+}
+
 /// For every f16 scale of a Q4_0 block, the minimum is exactly -8 times the scale, or the block is rejected.
 TEST(Dequant, ComputesTheExactMinimumForEveryScale) {
     const TensorType& type = *find_gguf_tensor_type(2);

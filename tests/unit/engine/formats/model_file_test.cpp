@@ -88,6 +88,39 @@ TEST(ModelFile, RoundTripsATinyModel) {
         EXPECT_EQ(read_all(*file.weights, name), read_all(*expected.weights, name)) << name;
 }
 
+TEST(ModelFile, ChoosesThePrecisionByTheDominantType) {
+    using kernels::Precision;
+    const struct {
+        const char* type;
+        bool quantised;
+        Precision chosen;
+    } rows[] = {{"Q4_0", true, Precision::int4}, {"Q4_1", true, Precision::int4},
+                {"Q4_K", true, Precision::int4}, {"Q5_0", true, Precision::int8},
+                {"Q6_K", true, Precision::int8}, {"Q8_0", true, Precision::int8},
+                {"F16", false, Precision::bf16}, {"BF16", false, Precision::bf16}};
+    for (const auto& [type, quantised, chosen] : rows) {
+        ModelFile file;
+        file.quantisation = type;
+        file.quantised = quantised;
+        EXPECT_EQ(file.auto_precision(), chosen) << type;
+    }
+}
+
+TEST(ModelFile, Int4OfFourBitFilesLeavesOtherTensorsAtInt8) {
+    using kernels::Precision;
+    TensorInfo four, six;
+    four.type = "Q4_K";
+    six.type = "Q6_K";
+    ModelFile file;
+    file.quantisation = "Q4_K";
+    EXPECT_EQ(file.packed_precision(Precision::int4, four), Precision::int4);
+    EXPECT_EQ(file.packed_precision(Precision::int4, six), Precision::int8);
+    EXPECT_EQ(file.packed_precision(Precision::int8, four), Precision::int8);
+    EXPECT_EQ(file.packed_precision(Precision::bf16, six), Precision::bf16);
+    file.quantisation = "Q6_K";
+    EXPECT_EQ(file.packed_precision(Precision::int4, six), Precision::int4);
+}
+
 TEST(ModelFile, SyntheticTargetsHaveTheirModelsDimensions) {
     const auto eight = require(open_model_file("synthetic:llama-3.1-8b"));
     EXPECT_EQ(eight.config.name, "synthetic:llama-3.1-8b");

@@ -10,6 +10,7 @@
 #include "kernels/host_rows.h"
 #include "tests/support/commit_path.h"
 #include "tests/support/count_allocations.h"
+#include "tests/support/results.h"
 #include "tests/support/target_step.h"
 #include "tests/support/tiny_model.h"
 
@@ -392,6 +393,17 @@ TEST(Target, DecodedTokensAllocateNothing) {
         EXPECT_GT(decoded, 8);
         EXPECT_EQ(allocated, 0) << kernels::to_text(precision);
     }
+}
+
+TEST(Target, Int4OfAFourBitFilePacksLargerTypesInInt8) {
+    const auto exec = kernels::make_cpu_backend(1);
+    ModelFile plain = testing::make_tiny_model(1), mostly_four_bits = testing::make_tiny_model(1);
+    mostly_four_bits.quantisation = "Q4_K";
+    const auto four = require(Target::build(std::move(plain), *exec, Precision::int4));
+    const auto mixed = require(Target::build(std::move(mostly_four_bits), *exec, Precision::int4));
+    EXPECT_EQ(four->lm_head().precision(), Precision::int4);
+    EXPECT_EQ(mixed->lm_head().precision(), Precision::int8);
+    EXPECT_GT(mixed->weight_bytes(), four->weight_bytes());
 }
 
 TEST(Target, EmbedsFileValuesWithATiedHead) {
