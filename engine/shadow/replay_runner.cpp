@@ -51,7 +51,8 @@ Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features feat
         job.tokens = cursor.text.tokens.first(cursor.prefix);
         job.state = cursor.drafter;
         job.head_state = cursor.head.get();
-        job.tree = clip_tree(tree_, context_ - cursor.prefix - 1);
+        job.tree =
+            clip_tree(tree_, drafting_.drafter().limit_levels(context_ - cursor.prefix - 1, cursor.prefix));
         if (job.tree.nodes <= 1) {
             job.out = DraftTree::with_root(job.tokens.back());
             cursor.job = std::move(job);
