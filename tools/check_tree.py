@@ -51,7 +51,7 @@ INNER = {
     "engine/transformer": {"engine/formats", "engine/round", "engine/tree", "engine/weights"},
     "engine/verify": {"engine/round", "engine/tree"},
     "engine/heads": {"engine/formats", "engine/round", "engine/tree"},
-    "engine/draft": {"engine/formats", "engine/heads", "engine/round", "engine/transformer", "engine/tree", "engine/weights"},
+    "engine/draft": {"engine/formats", "engine/heads", "engine/round", "engine/tokenizer", "engine/transformer", "engine/tree", "engine/weights"},
     "engine/control": set(),
     "engine/record": {"engine/control"},
     "engine/sequence": {"engine/control", "engine/draft", "engine/heads", "engine/record", "engine/verify"},

@@ -44,9 +44,8 @@ Status DecodeStep::make_jobs() {
         Sequence& sequence = *round.sequence;
         sequence.active->begin_round(sequence.head.get());
         // A draft at depth t is followed by a bonus, so the last free position bounds t + 1.
-        int levels = context_length - static_cast<int>(sequence.tokens.size()) - 1;
-        if (core_.drafter.properties().max_levels > 0)
-            levels = std::min(levels, core_.drafter.properties().max_levels);
+        const int tokens = static_cast<int>(sequence.tokens.size());
+        const int levels = core_.drafter.limit_levels(context_length - tokens - 1, tokens);
         if (levels < 1 || core_.options.tree.nodes <= 1) {
             round.tree.reset(sequence.tokens.back());
             DS_TRY(round.tree.finish());

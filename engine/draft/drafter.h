@@ -100,6 +100,7 @@ struct DrafterProperties {
     /// Weights that turn the target's hidden states into the drafter's inputs, read once per round.
     std::size_t feature_weight_bytes = 0;
     int max_levels = 0;          ///< of a drafter with one head per level; 0 = unlimited
+    int positions = 0;           ///< that its own model has; 0 = unlimited
     int trained_positions = 0;   ///< positions of text that it was trained for; 0 = unknown
     bool nested_trees = true;    ///< of one top-k, a smaller tree is a part of a larger one
     bool order_matters = false;  ///< drafts depend on the texts before: they are decoded one by one, in order
@@ -115,6 +116,12 @@ class Drafter {
     bool uses_head() const { return properties_.uses_head; }
     bool needs_hidden() const { return properties_.needs_hidden; }
     std::span<const int> aux_layers() const { return properties_.aux_layers; }
+    /// Returns how many of `levels` levels it can draft after a text of `tokens` tokens; less than 1 = none.
+    int limit_levels(int levels, int tokens) const {
+        if (properties_.max_levels > 0) levels = std::min(levels, properties_.max_levels);
+        // The row of a node at level l is at position tokens - 1 + l, and the last level has no rows.
+        return properties_.positions > 0 ? std::min(levels, properties_.positions - tokens + 1) : levels;
+    }
 
     /// Forgets the texts of earlier runs. Only a drafter whose `order_matters` keeps any.
     virtual void begin_run() {}
@@ -145,6 +152,7 @@ class Drafter {
 class DraftRunner {
   public:
     explicit DraftRunner(Drafter& drafter) : drafter_(drafter) {}
+    const Drafter& drafter() const { return drafter_; }
     /// Lists the jobs' trees in `plan`, in their order, and sets DraftJob::tree_index.
     static void add_trees(const DraftContext& context, std::span<DraftJob> jobs, RoundPlan& plan);
     /// Uploads the roots of the jobs that only catch up: the drafter grows no trees of them.

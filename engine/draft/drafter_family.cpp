@@ -43,7 +43,7 @@ constexpr auto families = std::to_array<DrafterFamily>({
     {"EAGLE with experts", "", "", "", "mlp.experts."},
     {"LoRA", "", "", "lora_", ".lora_A."},
     {"EAGLE", "eagle2 or eagle3", "eagle hass", "eagle_", "fc.weight fusion_fc.weight"},
-    {"draft model, a language model of its own", "", "", "", "layers.1.self_attn."},
+    {"draft model, a language model of its own", "draft-model", "", "", "layers.1.self_attn."},
 });
 
 /// A name in a checkpoint, and its text for messages.

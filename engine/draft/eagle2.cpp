@@ -30,7 +30,7 @@ class Eagle2Model final : public EagleModel {
             DS_ASSIGN(fc_bias_, read_vector(source, bias, d));
         }
         DS_ASSIGN(layer_, load_eagle_layer(backend, precision, checkpoint_, d));
-        DS_TRY(pass_.prepare(backend, checkpoint_.shape, checkpoint_.rope, layer_, d));
+        DS_TRY(pass_.prepare(backend, checkpoint_.shape, checkpoint_.rope, {&layer_, 1}, d));
         pass_.set_fused(fc_, pass_.keep(fc_bias_));
         if (checkpoint_.has("lm_head.weight"))
             add_note(checkpoint_.notes,

@@ -34,7 +34,7 @@ class Eagle3Model final : public EagleModel {
         DS_ASSIGN(const auto final_norm, norm("norm.weight", d));
         DS_TRY(load_feature_norms());
         DS_TRY(load_head(backend, precision));
-        DS_TRY(pass_.prepare(backend, checkpoint_.shape, checkpoint_.rope, layer_, 2 * d));
+        DS_TRY(pass_.prepare(backend, checkpoint_.shape, checkpoint_.rope, {&layer_, 1}, 2 * d));
         const float* last = pass_.keep(final_norm);
         const bool given_out = checkpoint_.norms.output;
         const bool head_norm = checkpoint_.norms.head && !given_out;

@@ -13,25 +13,20 @@ namespace draftscope {
 
 /// The model of one EAGLE generation: how target features enter, and the layer. A drafter row pairs the
 /// hidden of a token with the embedding of the *next* token; d is the drafter's hidden size.
-class EagleModel {
+class EagleModel : public Backbone {
   public:
-    virtual ~EagleModel() = default;
     const EagleCheckpoint& checkpoint() const { return checkpoint_; }
-    const LayerShape& shape() const { return checkpoint_.shape; }
+    const LayerShape& shape() const override { return checkpoint_.shape; }
     virtual std::span<const int> aux_layers() const { return {}; }
     virtual int feature_width() const = 0;  ///< width of the rows that enqueue_features() reads
-    /// The embeddings that rows start from, of width d.
-    kernels::EmbeddingTable& embeddings() {
+    kernels::EmbeddingTable& embeddings() override {
         return checkpoint_.embedding == nullptr ? target_.embeddings() : own_embeddings_;
     }
-    /// The decoder layer. Its inputs are [embedding; hidden], its outputs the next level's hidden.
-    EagleLayer& layer() { return pass_; }
     virtual const kernels::Matrix* own_lm_head() const { return nullptr; }
     /// Target id of each row of own_lm_head(), ascending; empty = row i is token i.
     virtual std::span<const TokenId> own_lm_head_ids() const { return {}; }
-    virtual std::size_t weight_bytes() const = 0;
     virtual std::size_t feature_weight_bytes() const { return 0; }  ///< as in Drafter
-    kernels::KvType kv_type() const { return kv_type_for(layer_.qkv.precision()); }
+    kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     /// Converts target features of verified slots, [rows, feature_width()], to hiddens in layer()'s inputs.
     /// They are of the target's last hidden states, or of aux_layers(). The caller holds
     /// Backend::submit_mutex().
@@ -45,7 +40,6 @@ class EagleModel {
 
     EagleCheckpoint checkpoint_;
     const Target& target_;
-    EagleLayer pass_;
     DecoderLayer layer_;
     kernels::Matrix fc_;  ///< [d, inputs of the generation]
 

@@ -5,10 +5,10 @@
 namespace draftscope {
 
 Status EagleLayer::prepare(kernels::Backend& backend, const LayerShape& shape, kernels::RopeTable& rope,
-                           const DecoderLayer& layer, int input_width) {
+                           std::span<const DecoderLayer> layers, int input_width) {
     shape_ = shape;
-    layer_ = {&layer, 1};
-    return decoder_.prepare(backend, shape, rope, layer_, input_width);
+    layers_ = layers;
+    return decoder_.prepare(backend, shape, rope, layers_, input_width);
 }
 
 const float* EagleLayer::keep(std::span<const float> values) {
@@ -17,18 +17,27 @@ const float* EagleLayer::keep(std::span<const float> values) {
 }
 
 void EagleLayer::set_fused(const kernels::Matrix& fc, const float* bias) {
+    form_ = Form::fused;
     fc_ = &fc;
     fc_bias_ = bias;
 }
 
 void EagleLayer::set_joined(const Norms& norms) {
+    form_ = Form::joined;
     norms_ = norms;
+}
+
+void EagleLayer::set_whole(const float* head_norm, const kernels::Matrix& lm_head) {
+    form_ = Form::whole;
+    norms_.head = head_norm;
+    lm_head_ = &lm_head;
 }
 
 bool EagleLayer::reserve(RoundMemory& memory, int rows) {
     const int width = 2 * shape_.hidden;
     inputs_ = memory.backend.alloc<float>(numel(rows, width));
-    fused_ = memory.activations(device(), numel(rows, kernels::padded_columns(width)));
+    if (form_ != Form::whole)
+        fused_ = memory.activations(device(), numel(rows, kernels::padded_columns(width)));
     return memory.enough() && decoder_.reserve_rows(rows);
 }
 
@@ -37,10 +46,14 @@ Status EagleLayer::enqueue(const DecoderBatch& batch, const std::int32_t* ancest
     if (ancestor_slots != nullptr) decoder_.use_ancestor_slots(ancestor_slots);
     const std::int64_t key[] = {kernels::as_key(inputs_), kernels::as_key(fused_.halves)};
     decoder_.replay(key, [&] {
-        if (fc_ != nullptr)
-            enqueue_fused(batch.rows());
-        else
-            enqueue_joined(batch.rows());
+        switch (form_) {
+            case Form::fused:
+                return enqueue_fused(batch.rows());
+            case Form::joined:
+                return enqueue_joined(batch.rows());
+            case Form::whole:
+                return enqueue_whole(batch.rows());
+        }
     });
     return {};
 }
@@ -108,6 +121,18 @@ void EagleLayer::enqueue_joined(int rows) {
     last.weight = norms_.output;
     last.eps = shape_.norm_eps;
     on.rms_norm(last);
+}
+
+void EagleLayer::enqueue_whole(int rows) {
+    const int d = shape_.hidden, count = static_cast<int>(layers_.size());
+    device().copy_rows({.from = inputs(),
+                        .from_stride = 2 * d,
+                        .count = rows,
+                        .cols = d,
+                        .to = decoder_.residual(),
+                        .to_stride = d});
+    for (int layer = 0; layer < count; ++layer)
+        decoder_.run(layer, layer + 1 < count ? &layers_[layer + 1].qkv : lm_head_);
 }
 
 }  // namespace draftscope

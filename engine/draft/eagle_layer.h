@@ -4,16 +4,18 @@
 
 #include "engine/round/arena.h"
 #include "engine/transformer/decoder.h"
+#include "kernels/embedding_table.h"
 
 namespace draftscope {
 
-/// The layer of an EAGLE drafter. Either set_fused() or set_joined() selects its form.
+/// The layer of an EAGLE drafter, or all layers of a draft model. set_fused(), set_joined() or set_whole()
+/// selects the form.
 class EagleLayer {
   public:
-    /// Uploads the layer's vectors and waits. Attention reads `input_width` values per row, d (EAGLE-2) or
-    /// 2d. Rope and layer must outlive this object.
+    /// Uploads the layers' vectors and waits. Attention reads `input_width` values per row, d or 2d
+    /// (EAGLE-3). Rope and layers must outlive this object.
     Status prepare(kernels::Backend& backend, const LayerShape& shape, kernels::RopeTable& rope,
-                   const DecoderLayer& layer, int input_width);
+                   std::span<const DecoderLayer> layers, int input_width);
     kernels::Backend& device() { return decoder_.device(); }
     const float* keep(std::span<const float> values);
 
@@ -29,12 +31,16 @@ class EagleLayer {
     };
     /// EAGLE-3: attention reads [norm(embedding); norm(hidden)], and the residual starts from the hidden.
     void set_joined(const Norms& norms);
+    /// A language model: the residual starts from the embedding, and no hidden is read. `head_norm` [d] is
+    /// its final norm, in device memory.
+    void set_whole(const float* head_norm, const kernels::Matrix& lm_head);
+    bool reads_hidden() const { return form_ != Form::whole; }
 
     // Passes without waits in between. The caller holds Backend::submit_mutex().
     /// Allocates memory for passes of up to `rows` rows, for the rest of the step. Returns false if out of
     /// memory.
     bool reserve(RoundMemory& memory, int rows);
-    float* inputs() const { return inputs_; }               ///< [rows, 2d]
+    float* inputs() const { return inputs_; }               ///< [rows, 2d] embedding, hidden
     float* outputs() const { return decoder_.residual(); }  ///< [rows, d], of the latest pass
     int hidden_stride() const { return decoder_.hidden_stride(); }
     /// Uploads the layouts of passes that follow; see Decoder::upload_layouts().
@@ -46,17 +52,37 @@ class EagleLayer {
     kernels::Activations enqueue_head_rows(int rows);
 
   private:
+    enum class Form { fused, joined, whole };
     void enqueue_fused(int rows);
     void enqueue_joined(int rows);
+    void enqueue_whole(int rows);
 
     Decoder decoder_;
     LayerShape shape_;
-    std::span<const DecoderLayer> layer_;
+    std::span<const DecoderLayer> layers_;
+    Form form_ = Form::joined;
     const kernels::Matrix* fc_ = nullptr;  ///< EAGLE-2 only
     const float* fc_bias_ = nullptr;
     Norms norms_;
+    const kernels::Matrix* lm_head_ = nullptr;  ///< follows the last of whole layers
     float* inputs_ = nullptr;
     kernels::Activations fused_;
+};
+
+/// The layers that compute the rows of trees, and the embeddings that rows start from.
+class Backbone {
+  public:
+    virtual ~Backbone() = default;
+    virtual const LayerShape& shape() const = 0;
+    virtual int layers() const { return 1; }
+    virtual kernels::EmbeddingTable& embeddings() = 0;  ///< of width d
+    virtual kernels::KvType kv_type() const = 0;
+    virtual std::size_t weight_bytes() const = 0;  ///< read by a pass
+    /// The layers. Their inputs are [embedding; hidden], their outputs the next level's hidden.
+    EagleLayer& layer() { return pass_; }
+
+  protected:
+    EagleLayer pass_;
 };
 
 }  // namespace draftscope

@@ -58,13 +58,14 @@ Status EagleRows::enqueue(const Level& level, FunctionRef<void(const float*)> in
     DeviceSpans::Scope scope(level.step.spans, level.context.phases, Phase::backbone, level.level, rows,
                              pass_bytes(batch_));
     enqueue_embeddings(level.tokens, rows);
-    backend.copy_rows({.from = layer.outputs(),
-                       .from_stride = d,
-                       .rows = level.parents,
-                       .count = rows,
-                       .cols = d,
-                       .to = layer.inputs() + d,
-                       .to_stride = 2 * d});
+    if (layer.reads_hidden())
+        backend.copy_rows({.from = layer.outputs(),
+                           .from_stride = d,
+                           .rows = level.parents,
+                           .count = rows,
+                           .cols = d,
+                           .to = layer.inputs() + d,
+                           .to_stride = 2 * d});
     inputs_known(layer.inputs());
     return layer.enqueue(batch_, level.ancestor_slots);
 }

@@ -2,17 +2,17 @@
 
 #include <vector>
 
-#include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_layer.h"
 #include "engine/draft/tree_growth.h"
 
 namespace draftscope {
 
-/// Computes the rows of EAGLE trees: the drafter's layer over the nodes' embeddings and their parents' rows.
-class EagleRows final : public LevelRows {
+/// Computes the rows of trees with a backbone: its layers over the nodes' embeddings and, for EAGLE, their
+/// parents' rows.
+class EagleRows : public LevelRows {
   public:
     /// `model` must outlive this object.
-    explicit EagleRows(EagleModel& model) : model_(model) {}
+    explicit EagleRows(Backbone& model) : model_(model) {}
     int hidden() const override { return model_.shape().hidden; }
     /// The layer's memory is reserved with that of the catch-up.
     bool reserve(RoundStep& step, int, int) override { return model_.embeddings().load(*step.backend); }
@@ -26,14 +26,14 @@ class EagleRows final : public LevelRows {
     void enqueue_embeddings(const std::int32_t* tokens, int rows);
     /// Returns the bytes that a pass over `batch` reads.
     std::uint64_t pass_bytes(const DecoderBatch& batch) const {
-        return model_.weight_bytes() +
-               batch.kv_bytes(model_.shape().kv_width(), kernels::bytes_per_value(model_.kv_type()));
+        const std::size_t value = kernels::bytes_per_value(model_.kv_type());
+        return model_.weight_bytes() + model_.layers() * batch.kv_bytes(model_.shape().kv_width(), value);
     }
 
   private:
     void add_level(const GrowingTree& tree, int level, int slots, int nodes, DecoderBatch& to);
 
-    EagleModel& model_;
+    Backbone& model_;
     DecoderBatch batch_;
     std::vector<DecoderBatch> passes_;  ///< of a round
     std::vector<int> slots_;

@@ -141,8 +141,6 @@ struct NgramState final : DrafterState {
     int pooled = -1;  ///< tokens of the text in the pool; -1 = not begun
 };
 
-constexpr TokenId no_token = -1;
-
 /// Prompt lookup. Looks up the longest suffix of the text that occurred before, and drafts what followed as a
 /// chain.
 class NgramDrafter final : public TextDrafter {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/heads/registry.h"
+
 namespace draftscope {
 
 // One line per drafter. describe_NAME() is defined in the drafter's file.
@@ -11,6 +13,7 @@ namespace draftscope {
     DRAFTER(suffix)          \
     DRAFTER(eagle2)          \
     DRAFTER(eagle3)          \
+    DRAFTER(draft_model)     \
     DRAFTER(medusa)          \
     DRAFTER(hydra)
 
@@ -56,6 +59,16 @@ std::string with_default_path(std::string_view text, std::string_view default_pa
 DrafterInfo drafter_traits(std::string_view spec) {
     const DrafterInfo* info = find_drafter(drafter_id(spec));
     return info == nullptr ? DrafterInfo() : *info;
+}
+
+Status check_head(const DrafterInfo& drafter, const HeadInfo& head) {
+    constexpr unsigned trained = FitRecipe::routers | FitRecipe::trimmed_rows;
+    if (drafter.trains_heads || !head.fit.has(trained)) return {};
+    return bad_input(
+        "--head {}: must be trained with its drafter, which this version does not do for --drafter {}; use "
+        "full, "
+        "fr-spec, vocabtrim, pa-fr, bcl with a ranking, or microspec",
+        head.id, drafter.id);
 }
 
 Status check_tree(const Drafter& drafter, const TreeSpec& tree) {

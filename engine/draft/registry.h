@@ -15,6 +15,7 @@
 namespace draftscope {
 
 enum class EagleGeneration;
+struct HeadInfo;
 
 /// Registry entry of a drafter.
 struct DrafterInfo {
@@ -26,6 +27,7 @@ struct DrafterInfo {
     bool uses_head = true;       ///< drafts through --head, unless its checkpoint has LM heads of its own
     bool chains_only = false;    ///< drafts chains, whatever the tree
     bool needs_weights = true;   ///< needs a checkpoint
+    bool trains_heads = true;    ///< heads can be trained for it
     bool has_synthetic = false;  ///< make() accepts "synthetic:NAME" as path: random weights for that target
     /// Generation of its EAGLE checkpoints, whose backbone `fit --joint` can train; none = another kind.
     std::optional<EagleGeneration> eagle = {};
@@ -45,6 +47,8 @@ std::string_view drafter_id(std::string_view spec);
 std::vector<std::string> split_drafters(std::string_view list);
 /// Puts the default path before the options of ",key=value" and in place of "".
 std::string with_default_path(std::string_view text, std::string_view default_path);
+/// Returns an error if a head must be trained for its drafter, but cannot be for this one.
+Status check_head(const DrafterInfo& drafter, const HeadInfo& head);
 /// Traits of a drafter spec. Those of an unknown drafter, which make_drafter() rejects, are DrafterInfo's
 /// defaults.
 DrafterInfo drafter_traits(std::string_view spec);

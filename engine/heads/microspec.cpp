@@ -209,13 +209,12 @@ class MicroSpecHead final : public LmHead {
     }
 
     CallShape shape(int, int) const override {
-        const int stride = starts_full() ? weights_.lm_head->n() : max_active();
-        return {.stride = stride, .support = max_proposed(), .per_row = true, .counted = true};
+        return {.stride = max_columns(), .support = max_proposed(), .per_row = true, .counted = true};
     }
     bool reserve(kernels::Backend& backend, int, int rows, int k) override {
         if (starts_full() && all_tokens_.count() == 0 && !upload_all_tokens(backend)) return false;
         if (indexed() && !listed_.reserve(backend, rows, max_active(), k)) return false;
-        return (indexed() && !starts_full()) || best_.reserve(backend, rows, max_proposed(), k);
+        return (indexed() && !starts_full()) || best_.reserve(backend, rows, max_columns(), k);
     }
     void propose(HeadCall& call) override {
         HeadContext context{call.backend, call.phases, call.level};
@@ -313,6 +312,8 @@ class MicroSpecHead final : public LmHead {
     /// Without the prompt's candidates, the window is empty until a round is verified. The full head drafts
     /// until then, as in the authors' code.
     bool starts_full() const { return !options_.from_prompt; }
+    /// Columns of the largest product: the LM head's padding is computed, too.
+    int max_columns() const { return starts_full() ? weights_.lm_head->n() : max_active(); }
     int max_proposed() const { return starts_full() ? num_lm_head_tokens(weights_) : max_active(); }
     bool upload_all_tokens(kernels::Backend& backend) {
         std::vector<TokenId> ids(weights_.row_ids.begin(), weights_.row_ids.end());

@@ -270,6 +270,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
     out->add_bos_to_chat_ = spec.add_bos_to_chat;
     out->add_eos_ = spec.add_eos;
     out->bos_note_ = spec.bos_note;
+    out->pre_ = spec.pre;
     return out;
 }
 

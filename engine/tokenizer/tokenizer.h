@@ -110,6 +110,7 @@ class Tokenizer {
     /// Returns whether named_eos() follows every prompt that does not end with it.
     bool add_eos() const { return add_eos_; }
     const std::string& bos_note() const { return bos_note_; }
+    const std::string& pretokenizer() const { return pre_; }  ///< its name, or its steps
     /// FNV-1a over tokens, merges and pre-tokenizer name; identifies the vocabulary in artefacts and
     /// recordings.
     std::uint64_t fingerprint() const { return fingerprint_; }
@@ -125,7 +126,7 @@ class Tokenizer {
     std::vector<TokenId> eos_;
     TokenId bos_ = no_token, named_eos_ = no_token;
     bool add_bos_ = false, add_bos_to_chat_ = false, add_eos_ = false;
-    std::string bos_note_;
+    std::string bos_note_, pre_;
     std::uint64_t fingerprint_ = 0;
 };
 

@@ -424,6 +424,15 @@ kernels::EmbeddingTable& Target::embeddings() const {
 const kernels::RopeTable& Target::rope() const {
     return impl_->rope;
 }
+const LayerShape& Target::shape() const {
+    return impl_->shape;
+}
+std::span<const DecoderLayer> Target::layers() const {
+    return impl_->layers;
+}
+std::span<const float> Target::output_norm() const {
+    return impl_->output_norm;
+}
 kernels::Backend& Target::backend() const {
     return *impl_->backend;
 }

@@ -85,6 +85,10 @@ class Target {
     /// The same values as an operand of ops.
     kernels::EmbeddingTable& embeddings() const;
     const kernels::RopeTable& rope() const;
+    // What a pass of another decoder needs:
+    const LayerShape& shape() const;
+    std::span<const DecoderLayer> layers() const;
+    std::span<const float> output_norm() const;
     /// The backend that holds the weights and runs every pass.
     kernels::Backend& backend() const;
     KvCache make_cache(int slots) const;

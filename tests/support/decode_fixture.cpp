@@ -83,7 +83,8 @@ Drafter& DecodeFixture::drafter(const std::string& spec) {
 }
 
 std::string DecodeFixture::name_of(const std::string& head, const Drafter& drafter) {
-    return head + (drafter.properties().lm_head == nullptr ? "" : " own");
+    const kernels::Matrix* own = drafter.properties().lm_head;
+    return own == nullptr ? head : fmt::format("{} of {}", head, static_cast<const void*>(own));
 }
 
 LmHead& DecodeFixture::head(const std::string& spec, Drafter& drafter) {
@@ -107,7 +108,8 @@ Status DecodeFixture::prepare_head(const std::string& spec, Drafter& drafter) {
         drafter.properties().lm_head == nullptr ? &target_->lm_head() : drafter.properties().lm_head;
     weights.row_ids = drafter.properties().lm_head_ids;
     weights.vocab = target_->config().vocab;
-    weights.hidden = target_->config().hidden;
+    if (weights.row_ids.empty()) weights.vocab = std::min(weights.vocab, weights.lm_head->n());
+    weights.hidden = weights.lm_head->k();
     weights.drafter_bytes =
         static_cast<double>(drafter.properties().weight_bytes + drafter.properties().feature_weight_bytes);
     if (target_->tokenizer() != nullptr) {

@@ -95,6 +95,10 @@ class DecodeFixture {
     Target& target() { return *target_; }
     kernels::Backend& exec(int threads);
     Drafter& drafter(const std::string& spec);
+    /// Makes `spec` name this drafter.
+    void use_drafter(const std::string& spec, std::unique_ptr<Drafter> drafter) {
+        drafters_[spec] = std::move(drafter);
+    }
     LmHead& head(const std::string& spec, Drafter& drafter);
     /// Like head(), but returns the error.
     Status prepare_head(const std::string& spec, Drafter& drafter);

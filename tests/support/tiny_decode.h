@@ -45,17 +45,20 @@ class TinyDecode {
           eagle3_(target->config(), 78, eagle3_rows),
           medusa_(target->config(), false, 79),
           hydra_(target->config(), true, 80),
+          draft_model_(target->config(), 81),
           ranking_(RankingFile::shuffled(target->config().vocab)),
           fixture_(std::move(target),
                    {{"eagle2", eagle2_.folder()},
                     {"eagle3", eagle3_.folder()},
                     {"medusa", medusa_.folder()},
-                    {"hydra", hydra_.folder()}},
+                    {"hydra", hydra_.folder()},
+                    {"draft-model", draft_model_.path()}},
                    ranking_.path()) {}
 
     TinyEagle2 eagle2_;
     TinyEagle3 eagle3_;
     TinyDecodingHeads medusa_, hydra_;
+    TinyDraftModel draft_model_;
 
   protected:
     RankingFile ranking_;

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "tests/support/tiny_checkpoint.h"
+#include "tests/support/tiny_model.h"
 
 namespace draftscope::testing {
 
@@ -104,6 +105,12 @@ TinyEagle3::TinyEagle3(const ModelConfig& target, std::uint64_t seed, int lm_hea
 "aux_meaning": "hidden state entering these layers"}}}})",
                     normed, d, target.vocab, target.heads, target.kv_heads, hd, target.ffn, target.layers / 2,
                     target.layers - 1));
+}
+
+TinyDraftModel::TinyDraftModel(const ModelConfig& target, std::uint64_t seed) {
+    const TinyModelOptions options{.hidden = target.hidden, .layers = 1, .heads = 2, .kv_heads = 1};
+    const Status written = write_tiny_gguf(path(), seed, options);
+    if (!written.ok()) ADD_FAILURE() << written.error().message;
 }
 
 }  // namespace draftscope::testing

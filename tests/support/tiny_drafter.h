@@ -42,4 +42,14 @@ class TinyEagle3 {
     ScratchFolder folder_;
 };
 
+/// A random draft model: a GGUF file with the tokens of write_tiny_gguf(), of any target's hidden size.
+class TinyDraftModel {
+  public:
+    TinyDraftModel(const ModelConfig& target, std::uint64_t seed);
+    std::string path() const { return folder_.file("draft.gguf"); }
+
+  private:
+    ScratchFolder folder_;
+};
+
 }  // namespace draftscope::testing

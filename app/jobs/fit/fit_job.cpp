@@ -15,6 +15,7 @@
 #include "base/parse.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/drafter_files.h"
+#include "engine/draft/registry.h"
 #include "engine/fit/recording_texts.h"
 #include "engine/formats/model_file.h"
 #include "engine/heads/artefact.h"
@@ -129,10 +130,22 @@ Status complete_target(const std::string& model, HeadWeights& weights) {
     return {};
 }
 
+/// Returns an error if the drafter's heads cannot be fitted.
+Status check_drafter(const FitConfig& config, const ResolvedRun& run) {
+    const FitRecipe& recipe = fit_recipe(config);
+    const bool counts_only = recipe.has(FitRecipe::rankings) && !config.weights;
+    if (counts_only || find_drafter(run.drafter_id)->trains_heads) return {};
+    return bad_input(
+        "--drafter {}: this version fits no weights of heads for it; fit a ranking, which serves every "
+        "drafter",
+        run.drafter_id);
+}
+
 /// Loads the target's embedding and LM head, the drafter, the ranking and the weights that prepare() needs.
 Status load(const FitConfig& config, const JobHooks& hooks, FitData& fit_data, FitReport& report) {
     const RecordingInfo& info = fit_data.first().info();
     DS_ASSIGN(const ResolvedRun run, resolve_run(make_run_config(config, fit_data.first())));
+    DS_TRY(check_drafter(config, run));
     const kernels::Precision precision =
         run.precision ? *run.precision
                       : kernels::precision_from(info.precision).value_or(kernels::Precision::bf16);

@@ -132,6 +132,7 @@ Status find_head_candidates(ResolvedRun& run, bool replay) {
         HeadCandidate one{std::move(spec), {}};
         one.artefacts = find_artefacts(one.spec, sources);
         if (!make_head(one.spec, one.artefacts).ok()) continue;
+        if (!check_head(*find_drafter(run.drafter_id), *find_head(one.spec.id)).ok()) continue;
         const auto trained_drafter = find_trained_drafter(one.spec, one.artefacts);
         if (trained_drafter.ok() && trained_drafter->empty()) run.head_candidates.push_back(std::move(one));
     }
@@ -164,6 +165,8 @@ Status resolve_head(ResolvedRun& run, bool replay) {
     DS_TRY(check_file_of(spec));
     const ArtefactSources sources = artefact_sources(run);
     if (choose) DS_TRY(find_head_candidates(run, replay));
+    if (const HeadInfo* info = find_head(spec.id); info != nullptr)
+        DS_TRY(check_head(*find_drafter(run.drafter_id), *info));
     run.artefacts = find_artefacts(spec, sources);
     if (run.demo_model && run.config.drafter == run.drafter_id && !run.drafter_path.empty())
         run.artefacts.remedy = demo_heads_command(run.drafter_id);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 
 #include "base/hash.h"
 #include "engine/draft/drafter_files.h"
@@ -26,6 +27,11 @@ HeadWeights drafter_part(const ResolvedRun& run, const Drafter& drafter, const T
     return weights;
 }
 
+/// Returns the number of tokens that the LM head has rows for, as far as it limits them.
+int rows_of(const HeadWeights& weights) {
+    return weights.row_ids.empty() ? weights.lm_head->n() : std::numeric_limits<int>::max();
+}
+
 /// Hashes a file, or the files of a folder in the order of their names. What cannot be read does not count:
 /// loading it reports why.
 std::uint64_t hash_of(const std::string& path, std::uint64_t hash) {
@@ -48,7 +54,7 @@ HeadWeights head_weights(const ResolvedRun& run, const Drafter& drafter, const T
     HeadWeights weights = drafter_part(run, drafter, target);
     const Tokenizer& tokenizer = *target.tokenizer();
     weights.always_active = tokenizer.eos();
-    weights.vocab = std::min(tokenizer.size(), target.lm_head().n());
+    weights.vocab = std::min({tokenizer.size(), target.lm_head().n(), rows_of(weights)});
     weights.target = target.config().name;
     weights.tokenizer = tokenizer.fingerprint();
     return weights;
@@ -58,7 +64,7 @@ HeadWeights head_weights(const ResolvedRun& run, const Drafter& drafter, const T
                          const RecordedTarget& recorded) {
     HeadWeights weights = drafter_part(run, drafter, target);
     weights.always_active = recorded.eos;
-    weights.vocab = recorded.tokens;
+    weights.vocab = std::min(recorded.tokens, rows_of(weights));
     weights.target = recorded.name;
     if (!recorded.tokenizer_hash.empty())
         weights.tokenizer = std::strtoull(recorded.tokenizer_hash.c_str(), nullptr, 16);

@@ -171,6 +171,18 @@ TEST_P(Allocations, StepsOfPathHeadsAllocateNothing) {
         for (const std::string head : {"full", "fr-spec:v=40", "specvocab:k=24"}) decode(drafter, head);
 }
 
+TEST_P(Allocations, StepsOfADraftModelAllocateNothing) {
+    for (const int batch : {1, 2})
+        for (const std::string tree :
+             {"chain=4", "depth=3,topk=4,nodes=12", "choices:mc_sim_7b_63,levels=4"}) {
+            setting_.batch = batch;
+            setting_.tree = tree;
+            decode("draft-model", "full");
+            // The draft model has fewer tokens than the ranking of the larger vocabulary.
+            if (GetParam() == 97) decode("draft-model", "fr-spec:v=40");
+        }
+}
+
 TEST_P(Allocations, StepsOfFixedTreesAllocateNothing) {
     setting_.tree = "choices:mc_sim_7b_63,levels=4";
     for (const std::string drafter : {"eagle2", "medusa"}) decode(drafter, "full");
@@ -216,6 +228,7 @@ TEST_P(Allocations, StepsOfSampledDraftsAllocateNothing) {
         setting_.top_k = top_k;
         for (const std::string& head : heads) decode("eagle2", head);
         decode("eagle3", "full");
+        decode("draft-model", "full");
         for (const std::string drafter : {"medusa", "hydra"})
             for (const std::string head : {"fr-spec:v=40", "specvocab:k=24"}) decode(drafter, head);
     }
@@ -229,7 +242,7 @@ TEST_P(Allocations, RecordedStepsAllocateOnlyTheirRecords) {
         setting_.batch = batch;
         decode("none", "full", true);
         decode("ngram", "full", true);
-        for (const std::string drafter : {"eagle2", "eagle3", "medusa", "hydra"})
+        for (const std::string drafter : {"eagle2", "eagle3", "medusa", "hydra", "draft-model"})
             decode(drafter, "full", true);
     }
     // A head's set is read when a text first reaches its level; for a head with state, in each text.

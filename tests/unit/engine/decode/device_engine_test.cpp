@@ -34,12 +34,14 @@ class DeviceEngine : public ::testing::TestWithParam<std::string> {
           eagle3_(target_->config(), 78, vocab),
           medusa_(target_->config(), false, 79),
           hydra_(target_->config(), true, 80),
+          draft_model_(target_->config(), 81),
           ranking_(RankingFile::shuffled(vocab)),
           fixture_(std::move(target_),
                    {{"eagle2", eagle_.folder()},
                     {"eagle3", eagle3_.folder()},
                     {"medusa", medusa_.folder()},
-                    {"hydra", hydra_.folder()}},
+                    {"hydra", hydra_.folder()},
+                    {"draft-model", draft_model_.path()}},
                    ranking_.path()) {
         fixture_.run_on(*on_.exec);
     }
@@ -65,13 +67,14 @@ class DeviceEngine : public ::testing::TestWithParam<std::string> {
     TinyEagle2 eagle_;
     TinyEagle3 eagle3_;
     TinyDecodingHeads medusa_, hydra_;
+    TinyDraftModel draft_model_;
     RankingFile ranking_;
     DecodeFixture fixture_;
 };
 
 TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryDrafter) {
     for (const double temperature : {0.0, 0.8})
-        for (const std::string drafter : {"ngram", "eagle2", "eagle3", "medusa", "hydra"}) {
+        for (const std::string drafter : {"ngram", "eagle2", "eagle3", "medusa", "hydra", "draft-model"}) {
             std::int64_t accepted = 0;
             for (const std::string tree : {"chain=4", "depth=3,topk=4,nodes=12"}) {
                 DecodeCase setting;
