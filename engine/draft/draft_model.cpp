@@ -45,7 +45,7 @@ class ModelBackbone final : public Backbone {
                                std::fill_n(out, known.hidden, 0.0f);
                        }};
         DS_TRY(pass_.prepare(model_->backend(), shape(), rope_, model_->layers(), config.hidden));
-        pass_.set_whole(pass_.keep(model_->output_norm()), model_->lm_head());
+        pass_.set_decoder(pass_.keep(model_->output_norm()), model_->lm_head());
         return {};
     }
     const LayerShape& shape() const override { return model_->shape(); }
@@ -219,7 +219,7 @@ Status DraftModel::begin(DraftContext& context, std::span<DraftJob> jobs) {
         if (state.keeps_slots)
             state.cache.truncate(std::min(state.known, static_cast<int>(job.tokens.size())));
         DS_TRY(check(job));
-        state.kept.reserve(job.tree.levels());
+        state.accepted_slots.reserve(job.tree.levels());
         state.find_accepted(job.tokens);
         state.ensure_free(state.unprocessed(job) + job.tree.drafting_nodes());
         state.nodes.clear();
@@ -252,7 +252,7 @@ Status DraftModel::reserve(RoundStep& step, std::span<DraftJob> jobs) {
 Status DraftModel::keep_accepted(std::span<DraftJob> jobs, RoundStep& step) {
     std::size_t size = 0;
     for (const DraftJob& job : jobs)
-        size += 1 + std::max<std::size_t>(state_for(job).kept.size(), job.tree.levels());
+        size += 1 + std::max<std::size_t>(state_for(job).accepted_slots.size(), job.tree.levels());
     const auto ops = step.memory.host.list<kernels::CompactOp>(jobs.size());
     const auto values = step.memory.host.list<std::int32_t>(size);
     auto* paths = step.memory.backend.alloc<std::int32_t>(size);
@@ -260,16 +260,16 @@ Status DraftModel::keep_accepted(std::span<DraftJob> jobs, RoundStep& step) {
     std::size_t moved = 0, used = 0;
     for (const DraftJob& job : jobs) {
         DraftModelState& state = state_for(job);
-        const std::size_t count = state.kept.size();
+        const std::size_t count = state.accepted_slots.size();
         // A chain's nodes are next to each other already.
-        if (count > 0 && state.kept.back() != static_cast<int>(count) - 1) {
-            std::ranges::copy(state.kept, values.begin() + static_cast<std::ptrdiff_t>(used));
+        if (count > 0 && state.accepted_slots.back() != static_cast<int>(count) - 1) {
+            std::ranges::copy(state.accepted_slots, values.begin() + static_cast<std::ptrdiff_t>(used));
             values[used + count] = static_cast<std::int32_t>(count);
             ops[moved++] = state.cache.path_move(paths + used, paths + used + count, static_cast<int>(count));
             used += count + 1;
         }
         state.cache.commit(static_cast<int>(count));
-        state.kept.clear();
+        state.accepted_slots.clear();
     }
     if (moved == 0) return {};
     step.backend->upload(paths, values.data(), used * sizeof(std::int32_t));
@@ -391,7 +391,7 @@ Result<kernels::Precision> choose_precision(const ModelFile& file, const std::st
 }
 
 /// Returns an error if the weights do not fit into the memory next to the target's.
-Status check_room(const ModelFile& file, kernels::Precision precision, const Target& target) {
+Status check_memory_for(const ModelFile& file, kernels::Precision precision, const Target& target) {
     const kernels::Backend& backend = target.backend();
     const std::uint64_t needed = packed_bytes(file, precision);
     std::optional<std::uint64_t> available = available_memory();
@@ -420,7 +420,7 @@ Result<std::unique_ptr<Drafter>> make_draft_model(const std::string& path, const
     Notes notes = file.notes;
     DS_TRY(check_vocabularies({source.path, file.tokenizer.get(), file.config.vocab},
                               {target.path(), target.tokenizer(), target.config().vocab}, notes));
-    DS_TRY(check_room(file, precision, target));
+    DS_TRY(check_memory_for(file, precision, target));
     DS_ASSIGN(auto model, Target::build(std::move(file), backend, precision));
     return make_draft_model_drafter(std::move(model), target, std::move(notes));
 }

@@ -12,7 +12,8 @@
 namespace draftscope {
 
 /// What a draft model keeps for a sequence: keys and values of its tokens, the root included. Those of
-/// accepted nodes are kept, so that a round computes rows only for tokens that the tree had none for.
+/// accepted nodes are kept, so that a round computes rows only for tokens that the tree had none
+/// for.
 struct DraftModelState final : DrafterState {
     static constexpr int root = -1, no_node = -2;
     /// A node of the latest tree that has keys and values.
@@ -30,14 +31,15 @@ struct DraftModelState final : DrafterState {
           hidden(width) {}
 
     KvCache cache;
-    int num_rows = 1;                ///< rows of `outputs`
-    bool keeps_slots = false;        ///< rows are those of all slots; else the row is that of the last slot
-    int hidden = 0;                  ///< d
-    int known = 0;                   ///< slots whose keys and values the cache holds; at least its length
-    kernels::DeviceBuffer outputs;   ///< [num_rows, d]; that of the root gives its candidates
-    std::vector<Node> nodes;         ///< of the latest tree, level by level
-    std::vector<std::int32_t> kept;  ///< rows after the committed slots that the text accepted, ascending
-    int pass_rows = 0;               ///< of the job in the pass that is being enqueued
+    int num_rows = 1;               ///< rows of `outputs`
+    bool keeps_slots = false;       ///< rows are those of all slots; else the row is that of the last slot
+    int hidden = 0;                 ///< d
+    int known = 0;                  ///< slots whose keys and values the cache holds; at least its length
+    kernels::DeviceBuffer outputs;  ///< [num_rows, d]; that of the root gives its candidates
+    std::vector<Node> nodes;        ///< of the latest tree, level by level
+    std::vector<std::int32_t>
+        accepted_slots;  ///< rows after the committed slots that the text accepted, ascending
+    int pass_rows = 0;   ///< of the job in the pass that is being enqueued
 
     float* output(int slot) const {
         return outputs.as<float>() + (keeps_slots ? numel(slot, hidden) : std::size_t{0});
@@ -49,7 +51,7 @@ struct DraftModelState final : DrafterState {
     /// Finds the nodes of the latest tree that `tokens` accepted. The last token is the next root, whose
     /// output is needed, so it is never one of them.
     void find_accepted(std::span<const TokenId> tokens) {
-        kept.clear();
+        accepted_slots.clear();
         int parent = root;
         const auto length = static_cast<std::size_t>(cache.length());
         for (std::size_t i = length; i + 1 < tokens.size(); ++i) {
@@ -58,7 +60,7 @@ struct DraftModelState final : DrafterState {
             };
             const auto found = std::ranges::find_if(nodes, same);
             if (found == nodes.end()) break;
-            kept.push_back(found->slot - cache.length());
+            accepted_slots.push_back(found->slot - cache.length());
             parent = static_cast<int>(found - nodes.begin());
         }
     }

@@ -27,8 +27,8 @@ void EagleLayer::set_joined(const Norms& norms) {
     norms_ = norms;
 }
 
-void EagleLayer::set_whole(const float* head_norm, const kernels::Matrix& lm_head) {
-    form_ = Form::whole;
+void EagleLayer::set_decoder(const float* head_norm, const kernels::Matrix& lm_head) {
+    form_ = Form::decoder;
     norms_.head = head_norm;
     lm_head_ = &lm_head;
 }
@@ -36,7 +36,7 @@ void EagleLayer::set_whole(const float* head_norm, const kernels::Matrix& lm_hea
 bool EagleLayer::reserve(RoundMemory& memory, int rows) {
     const int width = 2 * shape_.hidden;
     inputs_ = memory.backend.alloc<float>(numel(rows, width));
-    if (form_ != Form::whole)
+    if (form_ != Form::decoder)
         fused_ = memory.activations(device(), numel(rows, kernels::padded_columns(width)));
     return memory.enough() && decoder_.reserve_rows(rows);
 }
@@ -51,8 +51,8 @@ Status EagleLayer::enqueue(const DecoderBatch& batch, const std::int32_t* ancest
                 return enqueue_fused(batch.rows());
             case Form::joined:
                 return enqueue_joined(batch.rows());
-            case Form::whole:
-                return enqueue_whole(batch.rows());
+            case Form::decoder:
+                return enqueue_decoder(batch.rows());
         }
     });
     return {};
@@ -123,7 +123,7 @@ void EagleLayer::enqueue_joined(int rows) {
     on.rms_norm(last);
 }
 
-void EagleLayer::enqueue_whole(int rows) {
+void EagleLayer::enqueue_decoder(int rows) {
     const int d = shape_.hidden, count = static_cast<int>(layers_.size());
     device().copy_rows({.from = inputs(),
                         .from_stride = 2 * d,

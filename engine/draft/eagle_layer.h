@@ -8,7 +8,7 @@
 
 namespace draftscope {
 
-/// The layer of an EAGLE drafter, or all layers of a draft model. set_fused(), set_joined() or set_whole()
+/// The layer of an EAGLE drafter, or all layers of a draft model. set_fused(), set_joined() or set_decoder()
 /// selects the form.
 class EagleLayer {
   public:
@@ -33,8 +33,8 @@ class EagleLayer {
     void set_joined(const Norms& norms);
     /// A language model: the residual starts from the embedding, and no hidden is read. `head_norm` [d] is
     /// its final norm, in device memory.
-    void set_whole(const float* head_norm, const kernels::Matrix& lm_head);
-    bool reads_hidden() const { return form_ != Form::whole; }
+    void set_decoder(const float* head_norm, const kernels::Matrix& lm_head);
+    bool reads_hidden() const { return form_ != Form::decoder; }
 
     // Passes without waits in between. The caller holds Backend::submit_mutex().
     /// Allocates memory for passes of up to `rows` rows, for the rest of the step. Returns false if out of
@@ -52,10 +52,10 @@ class EagleLayer {
     kernels::Activations enqueue_head_rows(int rows);
 
   private:
-    enum class Form { fused, joined, whole };
+    enum class Form { fused, joined, decoder };
     void enqueue_fused(int rows);
     void enqueue_joined(int rows);
-    void enqueue_whole(int rows);
+    void enqueue_decoder(int rows);
 
     Decoder decoder_;
     LayerShape shape_;

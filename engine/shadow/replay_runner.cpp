@@ -52,8 +52,7 @@ Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features feat
         job.tokens = cursor.text.tokens.first(cursor.prefix);
         job.state = cursor.drafter;
         job.head_state = cursor.head.get();
-        const int levels =
-            drafting_.drafter().limit_levels(context_ - cursor.prefix - 1, cursor.prefix);
+        const int levels = drafting_.drafter().limit_levels(context_ - cursor.prefix - 1, cursor.prefix);
         job.tree = cursor.lengths.next(tree_, levels);
         if (levels < 1 || tree_.nodes <= 1) {
             job.out = DraftTree::with_root(job.tokens.back());

@@ -86,8 +86,8 @@ class DraftLengths {
     TreeSpec next(const TreeSpec& spec, int levels) {
         return clip_tree(spec, policy_ == nullptr ? levels : std::min(levels, policy_->next()));
     }
-    void update(int drafted, int accepted) {
-        if (policy_ != nullptr) policy_->update(drafted, accepted);
+    void update(int draft_tokens, int accepted) {
+        if (policy_ != nullptr) policy_->update(draft_tokens, accepted);
     }
 
   private:

@@ -9,7 +9,7 @@
 namespace draftscope {
 namespace {
 
-int whole(double value) {
+int to_int(double value) {
     return static_cast<int>(value);
 }
 
@@ -19,9 +19,9 @@ class TransformersPolicy final : public LengthPolicy {
   public:
     TransformersPolicy(int max, int start) : max_(max), length_(start) {}
     int next() override { return std::min(length_, max_); }
-    void update(int drafted, int accepted) override {
-        if (drafted == 0) return;
-        length_ = accepted == drafted ? std::min(length_ + 2, max_) : std::max(1, length_ - 1);
+    void update(int draft_tokens, int accepted) override {
+        if (draft_tokens == 0) return;
+        length_ = accepted == draft_tokens ? std::min(length_ + 2, max_) : std::max(1, length_ - 1);
     }
 
   private:
@@ -40,11 +40,11 @@ class ExllamaPolicy final : public LengthPolicy {
             constexpr int probe_interval = 16, probe = 2;
             return ++skipped_ % probe_interval == 0 ? std::min(probe, max_) : 0;
         }
-        return std::clamp(whole(std::ceil(mean_)), 1, max_);
+        return std::clamp(to_int(std::ceil(mean_)), 1, max_);
     }
-    void update(int drafted, int accepted) override {
-        if (drafted == 0) return;
-        const double reached = accepted >= drafted ? accepted + 1 : accepted;
+    void update(int draft_tokens, int accepted) override {
+        if (draft_tokens == 0) return;
+        const double reached = accepted >= draft_tokens ? accepted + 1 : accepted;
         mean_ = mean_ < 0 ? reached : mean_ + (reached > mean_ ? up_ : down_) * (reached - mean_);
     }
 
@@ -64,10 +64,10 @@ class SglangPolicy final : public LengthPolicy {
         mean_ = steps[at_] - 1;
     }
     int next() override { return std::min(steps[at_], max_); }
-    void update(int drafted, int accepted) override {
-        constexpr double kept = 0.8;
+    void update(int draft_tokens, int accepted) override {
+        constexpr double decay = 0.8;
         constexpr int warmup = 10, interval = 5;
-        if (drafted > 0) mean_ = kept * mean_ + (1 - kept) * accepted;
+        if (draft_tokens > 0) mean_ = decay * mean_ + (1 - decay) * accepted;
         if (++rounds_ <= warmup || (rounds_ - warmup) % interval != 0) return;
         const int before = at_;
         while (at_ > 0 && mean_ <= steps[at_ - 1] - 0.5 + down_) --at_;
@@ -83,7 +83,7 @@ class SglangPolicy final : public LengthPolicy {
     int at_ = 0, rounds_ = 0;
 };
 
-constexpr int most_drafts = 64;  // max_tree_levels
+constexpr int max_drafts = 64;  // max_tree_levels
 
 }  // namespace
 
@@ -91,25 +91,25 @@ std::span<const LengthPolicyInfo> length_policies() {
     // One entry per policy. `max` of transformers and exllama is our default, `start` of sglang too.
     static const LengthPolicyInfo policies[] = {
         {"transformers",
-         {{"max", 20, 1, most_drafts}, {"start", 20, 1, most_drafts}},
+         {{"max", 20, 1, max_drafts}, {"start", 20, 1, max_drafts}},
          [](std::span<const double> v) -> std::unique_ptr<LengthPolicy> {
-             return std::make_unique<TransformersPolicy>(whole(v[0]), whole(v[1]));
+             return std::make_unique<TransformersPolicy>(to_int(v[0]), to_int(v[1]));
          }},
         {"exllama",
-         {{"max", 8, 1, most_drafts},
+         {{"max", 8, 1, max_drafts},
           {"up", 1.3, 0, 2, false},
           {"down", 0.65, 0, 2, false},
-          {"skip", 0.3, 0, most_drafts, false}},
+          {"skip", 0.3, 0, max_drafts, false}},
          [](std::span<const double> v) -> std::unique_ptr<LengthPolicy> {
-             return std::make_unique<ExllamaPolicy>(whole(v[0]), v[1], v[2], v[3]);
+             return std::make_unique<ExllamaPolicy>(to_int(v[0]), v[1], v[2], v[3]);
          }},
         {"sglang",
-         {{"max", 7, 1, most_drafts},
-          {"start", 3, 1, most_drafts},
+         {{"max", 7, 1, max_drafts},
+          {"start", 3, 1, max_drafts},
           {"up", 0, -1, 1, false},
           {"down", -0.25, -1, 1, false}},
          [](std::span<const double> v) -> std::unique_ptr<LengthPolicy> {
-             return std::make_unique<SglangPolicy>(whole(v[0]), whole(v[1]), v[2], v[3]);
+             return std::make_unique<SglangPolicy>(to_int(v[0]), to_int(v[1]), v[2], v[3]);
          }},
     };
     return policies;

@@ -17,7 +17,7 @@ class LengthPolicy {
     /// Returns the drafts of the next round, 0 to the policy's maximum.
     virtual int next() = 0;
     /// Called after each round. `accepted` is without the bonus token.
-    virtual void update(int drafted, int accepted) = 0;
+    virtual void update(int draft_tokens, int accepted) = 0;
 };
 
 struct LengthParam {

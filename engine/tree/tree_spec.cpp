@@ -141,9 +141,8 @@ Result<TreeSpec> parse_shape(std::string_view body) {
 bool TreeSpec::operator==(const TreeSpec& other) const {
     const bool same_choices = choices == nullptr || other.choices == nullptr ? choices == other.choices
                                                                              : *choices == *other.choices;
-    const bool same_lengths = adaptive == nullptr || other.adaptive == nullptr
-                                  ? adaptive == other.adaptive
-                                  : *adaptive == *other.adaptive;
+    const bool same_lengths = adaptive == nullptr || other.adaptive == nullptr ? adaptive == other.adaptive
+                                                                               : *adaptive == *other.adaptive;
     return depth == other.depth && topk == other.topk && nodes == other.nodes && order == other.order &&
            same_choices && same_lengths;
 }
@@ -156,7 +155,8 @@ Result<TreeSpec> parse_tree_spec(std::string_view text) {
     if (body.empty() && order) body = "depth=3";
     if (body.empty())
         return bad_input(
-            "tree: empty; use depth=3,topk=4,nodes=12, chain=N, paper:NAME, choices:NAME_OR_FILE or adaptive:POLICY");
+            "tree: empty; use depth=3,topk=4,nodes=12, chain=N, paper:NAME, choices:NAME_OR_FILE or "
+            "adaptive:POLICY");
     DS_ASSIGN(TreeSpec spec, parse_shape(body));
     if (!order) return spec;
     if (spec.choices)

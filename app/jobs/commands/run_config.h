@@ -40,7 +40,7 @@ inline constexpr int short_baseline = -1;
 
 /// Options of a run, as text that a user types. Used by the command line and the window. "" = default.
 struct RunConfig {
-    std::string model;               ///< "" = demo model
+    std::string model;                  ///< "" = demo model
     std::string drafter = "eagle3";     ///< NAME[:PATH] or auto
     bool drafter_is_automatic = false;  ///< auto was given, and `drafter` is what it stands for
     std::string head = "full";

@@ -19,8 +19,8 @@ struct PublishedDrafter {
     std::string source;              ///< where it is named
 };
 Result<std::vector<PublishedDrafter>> read_published_drafters();
-/// Returns those for the model of a file, folder or hub id: the ones of the longest matching name, then the
-/// family's draft models. Names are compared without case, punctuation and folders.
+/// Returns those for the model of a file, folder or hub id. First come those of the longest name that it
+/// contains, then its family's draft models. Names are compared without case, punctuation and folders.
 std::vector<PublishedDrafter> drafters_for(std::string_view model, const std::vector<PublishedDrafter>& all);
 
 }  // namespace draftscope
