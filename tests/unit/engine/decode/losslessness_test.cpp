@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -122,8 +123,10 @@ INSTANTIATE_TEST_SUITE_P(Precisions, Losslessness,
                                                               kernels::Precision::int8),
                                             ::testing::ValuesIn(drafter_ids())),
                          [](const auto& instance) {
-                             return std::string(kernels::to_text(std::get<0>(instance.param))) + "_" +
-                                    std::get<1>(instance.param);
+                             std::string name = std::string(kernels::to_text(std::get<0>(instance.param))) +
+                                                "_" + std::get<1>(instance.param);
+                             std::ranges::replace(name, '-', '_');
+                             return name;
                          });
 
 }  // namespace
