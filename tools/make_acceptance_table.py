@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes assets/demo_acceptance.json: the acceptance of the demo model's drafters, heads and chains by conversation.
+"""Makes assets/demo_acceptance.json: the acceptance of the demo model's drafters, heads, chains and trees by conversation.
 
-`draftscope run --tree quick` forecasts from it. The target's answers are recorded once, then every head and chain is
+`draftscope run --tree quick` forecasts from it. The target's answers are recorded once, then every head, chain and tree is
 replayed along them, so the figures are those of live runs over the same prompts. A head whose replay is an estimate runs.
 
-    tools/make_acceptance_table.py            (three minutes on two cores)
+    tools/make_acceptance_table.py            (five minutes on two cores)
 """
 
 import argparse
@@ -42,6 +42,7 @@ def main():
     parser.add_argument("--drafters", default="eagle3")
     parser.add_argument("--heads", default="microspec,vocabtrim:v=8192")
     parser.add_argument("--chains", type=int, default=4, help="longest chain")
+    parser.add_argument("--trees", default="depth=1,topk=2,nodes=4 depth=2,topk=3,nodes=6 depth=3,topk=3,nodes=8", help="further trees")
     parser.add_argument("--limit", type=int, default=48, help="conversations")
     parser.add_argument("--max-new", type=int, default=96)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "assets/demo_acceptance.json")
@@ -54,25 +55,25 @@ def main():
         run(options.binary, "record", *decode, "--no-times", "--out", trace, "--quiet")
         for drafter in options.drafters.split(","):
             heads = table.setdefault(drafter, {})
-            for length in range(1, options.chains + 1):
+            for tree in [f"chain={length}" for length in range(1, options.chains + 1)] + options.trees.split():
                 replayed = json.loads(run(options.binary, "replay", "--recording", trace, "--drafter", drafter, "--heads",
-                                          options.heads, "--tree", f"chain={length}", "--no-mass", "--json", "--quiet"))
+                                          options.heads, "--tree", tree, "--no-mass", "--json", "--quiet"))
                 for h, head in enumerate(replayed["heads"]):
                     prompts = replayed["prompts"]
                     rounds = [(prompt["heads"][h]["rounds"], prompt["heads"][h]["committed"]) for prompt in prompts]
                     if not head["exact"]:
                         prompts = json.loads(run(options.binary, "run", *decode, "--batch", 16, "--drafter", drafter, "--head", head["head"],
-                                                 "--tree", f"chain={length}", "--calibrate", 0, "--baseline", 0, "--json",
+                                                 "--tree", tree, "--calibrate", 0, "--baseline", 0, "--json",
                                                  "--quiet"))["prompts"]
                         rounds = [(prompt["rounds"], round(prompt["rounds"] * (prompt["tau"] or 0))) for prompt in prompts]
                     tallies = by_conversation(rounds, prompts)
                     tau = sum(committed for _, committed in tallies) / sum(count for count, _ in tallies)
-                    heads.setdefault(head["head"], {})[f"chain={length}"] = {"tau": round(tau, 3), "rounds_committed": tallies}
+                    heads.setdefault(head["head"], {})[tree] = {"tau": round(tau, 3), "rounds_committed": tallies}
     document = {
         "what": "rounds and committed tokens of the demo model by drafter, head, tree and conversation, for --tree quick",
         "command": "tools/make_acceptance_table.py "
                    f"--drafters {options.drafters} --heads {options.heads} --chains {options.chains} "
-                   f"--limit {options.limit} --max-new {options.max_new}",
+                   f"--trees '{options.trees}' --limit {options.limit} --max-new {options.max_new}",
         "prompts": PROMPTS,
         "conversations": options.limit,
         "drafters": table,
