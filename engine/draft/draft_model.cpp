@@ -387,7 +387,7 @@ Result<kernels::Precision> choose_precision(const ModelFile& file, const std::st
                              option);
         return kernels::Precision::bf16;
     }
-    return given.value_or(file.quantised ? kernels::Precision::int8 : kernels::Precision::bf16);
+    return given.value_or(file.auto_precision());
 }
 
 /// Returns an error if the weights do not fit into the memory next to the target's.
