@@ -18,6 +18,28 @@ std::string list_text(const std::set<std::string>& names) {
     return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
+/// Adds a call of a curve; calls with the same rows are one.
+void add_curve(std::vector<CurveTime>& curves, CurveTime one) {
+    for (CurveTime& known : curves)
+        if (known.curve == one.curve && known.rows == one.rows) {
+            if (known.ms + one.ms > 0)
+                known.error = (known.error * known.ms + one.error * one.ms) / (known.ms + one.ms);
+            known.ms += one.ms;
+            for (std::size_t i = 0; i < one.noise.size(); ++i) known.noise[i] += one.noise[i];
+            return;
+        }
+    curves.push_back(std::move(one));
+}
+
+/// Without a control the errors of curves add up.
+double error_ms(const MachineProfile& profile, const StepCost& cost) {
+    const double total = cost.total_ms();
+    if (!profile.controls.empty()) return total * ratio_error(cost.curves, total, {}, total);
+    double sum = 0;
+    for (const CurveTime& one : cost.curves) sum += one.ms * one.error;
+    return sum;
+}
+
 /// Adds up the parts of a step.
 class StepSum {
   public:
@@ -29,7 +51,7 @@ class StepSum {
         DS_TRY(add(CostPart::verify, cost_.verify_ms, rows_at(setting_.nodes)));
         DS_TRY(add(CostPart::overhead, cost_.overhead_ms, rows_at(setting_.nodes)));
         if (drafts()) DS_TRY(profile_.find(CostPart::draft, setting_.drafter) ? add_whole() : add_levels());
-        if (known_) cost_.error_ms = error_ms();
+        if (known_) cost_.error_ms = error_ms(profile_, cost_);
         return cost_;
     }
 
@@ -71,21 +93,7 @@ class StepSum {
             one.error = part.curve.own_error(sizes);
             one.rows = sizes.rows;
         }
-        for (CurveTime& known : cost_.curves)
-            if (known.curve == one.curve && known.rows == one.rows) {
-                known.error = (known.error * known.ms + one.error * ms) / (known.ms + ms);
-                known.ms += ms;
-                for (std::size_t i = 0; i < one.noise.size(); ++i) known.noise[i] += one.noise[i];
-                return;
-            }
-        cost_.curves.push_back(std::move(one));
-    }
-    double error_ms() const {
-        const double total = cost_.total_ms();
-        if (!profile_.controls.empty()) return total * ratio_error(cost_.curves, total, {}, total);
-        double sum = 0;
-        for (const CurveTime& one : cost_.curves) sum += one.ms * one.error;
-        return sum;
+        add_curve(cost_.curves, std::move(one));
     }
     Status add(CostPart part, double& sum, const CostSizes& sizes) {
         const PartCost* found = profile_.find(part);
@@ -197,6 +205,26 @@ double ratio_error(std::span<const CurveTime> a, double a_ms, std::span<const Cu
     for (const auto& [key, error] : misfits) squares += error * error;
     for (const auto& [key, error] : noise) squares += error * error;
     return std::sqrt(squares);
+}
+
+StepCost mean_cost(const MachineProfile& profile, std::span<const WeightedStep> steps) {
+    StepCost mean;
+    bool known = true;
+    for (const auto& [weight, cost] : steps) {
+        mean.verify_ms += weight * cost.verify_ms;
+        mean.drafter_ms += weight * cost.drafter_ms;
+        mean.head_ms += weight * cost.head_ms;
+        mean.overhead_ms += weight * cost.overhead_ms;
+        mean.extrapolated = mean.extrapolated || cost.extrapolated;
+        known = known && cost.error_ms.has_value();
+        for (CurveTime one : cost.curves) {
+            one.ms *= weight;
+            for (double& noise : one.noise) noise *= weight;
+            add_curve(mean.curves, std::move(one));
+        }
+    }
+    if (known) mean.error_ms = error_ms(profile, mean);
+    return mean;
 }
 
 Result<StepCost> step_cost(const MachineProfile& profile, const StepSetting& setting) {

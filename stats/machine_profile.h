@@ -122,6 +122,13 @@ struct StepCost {
 /// it has.
 Result<StepCost> step_cost(const MachineProfile& profile, const StepSetting& setting);
 
+/// Returns the mean of steps whose weights sum to 1, such as those of rounds with drafts of different length.
+struct WeightedStep {
+    double weight = 0;
+    StepCost cost;
+};
+StepCost mean_cost(const MachineProfile& profile, std::span<const WeightedStep> steps);
+
 /// Returns the relative error of the ratio of two steps' times. What errs alike in both cancels: the noise of
 /// a curve's points, and the misfit of a curve at equal rows.
 double ratio_error(std::span<const CurveTime> a, double a_ms, std::span<const CurveTime> b, double b_ms);

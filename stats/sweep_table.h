@@ -59,6 +59,7 @@ struct SweepSetting : SettingKey {
     std::string weights;           ///< identifies the files of drafter and head; "" = unknown
     TreeShape shape;               ///< of `tree`
     std::vector<SweepUnit> units;  ///< by conversation, the same ones for all settings
+    std::vector<double> lengths;   ///< rounds by draft tokens, of an adaptive length; else empty
     double round_ms = 0;           ///< predicted time of a step
     double head_ms = 0;            ///< the LM head's part of it; 0 if it is not known apart
     double plain_ms = 0;           ///< predicted time of a step without a drafter, at the same batch

@@ -160,11 +160,11 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
                        "HEAD=PATH, weights file of a head (repeatable, one per head)");
     command.add_option(
         "--tree", config.tree,
-        fmt::format(
-            "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | choices:mc_sim_7b_63 "
-            "| choices:FILE | adaptive:transformers|exllama|sglang | auto: {} | quick: {}, demo model "
-            "only",
-            measured_tree_name, quick_tree_name));
+        fmt::format("depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | choices:mc_sim_7b_63 "
+                    "| choices:FILE | adaptive:transformers|exllama|sglang|p-min|confidence|cumulative | "
+                    "auto: {} | quick: {}, demo model "
+                    "only",
+                    measured_tree_name, quick_tree_name));
     add_shown(command, "--verify", config.verify,
               "verification rule: " + known_rules() + ". At temperature 0 all are greedy exact match")
         ->transform(CLI::Validator(to_canonical_rule, ""));

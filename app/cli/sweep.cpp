@@ -297,6 +297,14 @@ void add_sweep(CLI::App& program, Action& action) {
     add_shown(*command, "--chain", config.trees.chain, "longest chain; 0 = none");
     add_list(*command, "--topk", config.trees.topks, "candidates per node of grown trees")
         ->capture_default_str();
+    command
+        ->add_option_function<std::string>(
+            "--adaptive",
+            [options](const std::string& one) {
+                options->config.trees.adaptive.push_back("adaptive:" + one);
+            },
+            "also chains of adaptive length, POLICY[,key=value]; may be repeated")
+        ->trigger_on_parse();
     add_shown(*command, "--depth", config.trees.depth, "deepest grown tree");
     add_list(*command, "--nodes", config.trees.nodes, "sizes of grown trees, root included")
         ->capture_default_str();

@@ -101,6 +101,12 @@ kernels::BeamOp CandidatePool::beam_op(const GrowingTree& tree, int level, int k
         op.pool_rows = pool_ + 4 * size_ + at;
         op.next_first_row = samples.first_row(level + 1) + next_first;
     }
+    if (const AdaptiveLength* length = tree.job->tree.adaptive.get(); length != nullptr) {
+        const ConfidenceLimits limits = length->limits();
+        op.min_logprob = limits.min_logprob;
+        op.min_score = limits.min_cum_logprob;
+        op.min_next_logprob = limits.min_next_logprob;
+    }
     op.row_indices = indices_ + indexed;
     op.first_index = tree.num_candidates;
     op.keep = keep;

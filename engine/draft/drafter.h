@@ -166,7 +166,7 @@ class DraftRunner {
 };
 
 /// Checks a tree against the drafter's maximum number of levels. A dynamic tree stops at that level; a deeper
-/// static tree is an error.
+/// static tree is an error, and so is a length by probabilities without any.
 Status check_tree(const Drafter& drafter, const TreeSpec& tree);
 
 /// `spec` is "NAME[:PATH[,key=value...]]".

@@ -72,6 +72,11 @@ Status check_head(const DrafterInfo& drafter, const HeadInfo& head) {
 }
 
 Status check_tree(const Drafter& drafter, const TreeSpec& tree) {
+    if (tree.adaptive && tree.adaptive->limits().any() && !drafter.uses_head())
+        return bad_input(
+            "tree: {} ends drafts by their probabilities, which the drafter has none of; use "
+            "chain=N or another policy",
+            to_text(tree));
     const int max_levels = drafter.properties().max_levels;
     if (!tree.choices || max_levels == 0 || tree.levels() <= max_levels) return {};
     return bad_input("tree: {} has {} levels, but the drafter has only {} heads; use choices:{},levels={}",

@@ -14,6 +14,8 @@ bool has_path_ranks(const Drafter& drafter, const LmHead* head) {
 PositionRanks rank_path(const DraftTree& tree, std::span<const TokenId> text, int levels) {
     PositionRanks out;
     out.levels = levels;
+    if (tree.max_depth() + 1 == tree.size())
+        out.logprobs.assign(tree.logprobs.begin() + 1, tree.logprobs.end());
     const std::vector<int> path = follow_path(tree, text);
     // Candidates are numbered level by level, so that a stable order breaks ties as a live tree does.
     std::vector<int> order(std::max(tree.size() - 1, 0));
@@ -44,21 +46,39 @@ int accepted_at(const PositionRanks& at, const TreeSpec& tree) {
                             ranks.begin());
 }
 
+namespace {
+
+/// Returns the tree that the round at this position drafts.
+TreeSpec tree_at(const PositionRanks& at, const TreeSpec& tree, DraftLengths& lengths) {
+    TreeSpec round = lengths.next(tree, std::min(at.levels, static_cast<int>(at.ranks.size())));
+    if (round.nodes == 1) return round;
+    if (tree.adaptive) {
+        const auto longest = std::min<std::size_t>(round.levels(), at.logprobs.size());
+        const std::span<const float> drafts(at.logprobs.data(), longest);
+        return clip_tree(round, tree.adaptive->limits().length(drafts));
+    }
+    round.nodes = std::min(round.nodes, 1 + at.candidates[round.levels() - 1]);
+    return round;
+}
+
+}  // namespace
+
 std::vector<HeadRound> rounds_of_tree(const PathRanks& text, const TreeSpec& tree) {
     std::vector<HeadRound> rounds;
+    DraftLengths lengths(tree);
     int prefix = text.first_prefix;
     while (prefix < text.tokens) {
         const PositionRanks& at = text.positions[prefix - text.first_prefix];
         const int rest = text.tokens - prefix;
+        const TreeSpec drafted = tree_at(at, tree, lengths);
         HeadRound round;
         round.prefix = prefix;
-        round.tree_nodes = 1;
-        const int levels = std::min({tree.levels(), at.levels, static_cast<int>(at.ranks.size())});
-        if (levels > 0) round.tree_nodes = std::min(tree.nodes, 1 + at.candidates[levels - 1]);
-        round.accepted = accepted_at(at, tree);
+        round.tree_nodes = drafted.nodes;
+        round.accepted = drafted.nodes > 1 ? accepted_at(at, drafted) : 0;
         round.committed = std::min(round.accepted + 1, rest);
         round.clipped = round.accepted >= rest;
         prefix += round.committed;
+        lengths.update(round.tree_nodes - 1, round.accepted);
         if (round.clipped && text.cut && prefix >= text.tokens) break;
         rounds.push_back(round);
     }

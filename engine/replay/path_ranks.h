@@ -19,6 +19,7 @@ struct PositionRanks {
     /// among the candidates of the first `limit` + 1 levels. A tree of n nodes contains those with ranks
     /// below n.
     std::vector<std::vector<std::uint16_t>> ranks;
+    std::vector<float> logprobs;  ///< [level] of a chain's drafts; empty for other trees
 };
 
 /// Ranks at every position of one text.
@@ -47,8 +48,8 @@ Result<std::vector<PathRanks>> path_ranks(const DecodeRecording& recording, cons
 /// Returns how many tokens of the text to come a tree of these ranks holds.
 int accepted_at(const PositionRanks& at, const TreeSpec& tree);
 
-/// Returns the rounds that a replay of this text with `tree` has. The tree's top-k is that of the ranks, its
-/// depth at most theirs. The rounds lack coverage and costs.
+/// Returns the rounds that a replay of this text with `tree` has, whose length may be adaptive. The tree's
+/// top-k is that of the ranks, its depth at most theirs. The rounds lack coverage and costs.
 std::vector<HeadRound> rounds_of_tree(const PathRanks& text, const TreeSpec& tree);
 
 }  // namespace draftscope

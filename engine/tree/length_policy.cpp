@@ -83,6 +83,25 @@ class SglangPolicy final : public LengthPolicy {
     int at_ = 0, rounds_ = 0;
 };
 
+/// The longest chain in every round; the drafts' probabilities end it.
+class LongestPolicy final : public LengthPolicy {
+  public:
+    explicit LongestPolicy(int max) : max_(max) {}
+    int next() override { return max_; }
+    void update(int, int) override {}
+
+  private:
+    int max_;
+};
+
+std::unique_ptr<LengthPolicy> make_longest(std::span<const double> values) {
+    return std::make_unique<LongestPolicy>(to_int(values[0]));
+}
+
+float to_logprob(double probability) {
+    return static_cast<float>(std::log(probability));
+}
+
 constexpr int max_drafts = 64;  // max_tree_levels
 
 }  // namespace
@@ -111,8 +130,35 @@ std::span<const LengthPolicyInfo> length_policies() {
          [](std::span<const double> v) -> std::unique_ptr<LengthPolicy> {
              return std::make_unique<SglangPolicy>(to_int(v[0]), to_int(v[1]), v[2], v[3]);
          }},
+        // llama.cpp's p_min with the defaults of its earlier releases. Its p is over the ten best candidates,
+        // ours over the head's support.
+        {"p-min",
+         {{"max", 16, 1, max_drafts}, {"p", 0.75, 0, 1, false}},
+         make_longest,
+         [](std::span<const double> v) { return ConfidenceLimits{.min_logprob = to_logprob(v[1])}; }},
+        // transformers' assistant_confidence_threshold, whose draft below it is still verified.
+        {"confidence",
+         {{"max", 20, 1, max_drafts}, {"p", 0.4, 0, 1, false}},
+         make_longest,
+         [](std::span<const double> v) { return ConfidenceLimits{.min_next_logprob = to_logprob(v[1])}; }},
+        // EAGLE-2's confidence of a path, the product of its probabilities. Both numbers are our defaults.
+        {"cumulative",
+         {{"max", 8, 1, max_drafts}, {"p", 0.3, 0, 1, false}},
+         make_longest,
+         [](std::span<const double> v) { return ConfidenceLimits{.min_cum_logprob = to_logprob(v[1])}; }},
     };
     return policies;
+}
+
+int ConfidenceLimits::length(std::span<const float> logprobs) const {
+    float cum = 0;
+    for (std::size_t i = 0; i < logprobs.size(); ++i) {
+        cum += logprobs[i];
+        if (!std::isfinite(logprobs[i])) continue;
+        if (logprobs[i] < min_logprob || cum < min_cum_logprob) return static_cast<int>(i);
+        if (logprobs[i] < min_next_logprob) return static_cast<int>(i) + 1;
+    }
+    return static_cast<int>(logprobs.size());
 }
 
 Result<AdaptiveLength> parse_adaptive_length(std::string_view text) {

@@ -18,6 +18,11 @@ float clean_logprob(float value) {
     return std::min(value, 0.0f);
 }
 
+/// A candidate that is not a number stays, so that it is reported.
+bool is_below_limits(const BeamOp& op, float logprob, float score) {
+    return std::isfinite(logprob) && (logprob < op.min_logprob || score < op.min_score);
+}
+
 }  // namespace
 
 /// Sets order_ to the `keep` best of `count` candidates, best first, ties to the earlier one.
@@ -45,6 +50,7 @@ void TreeOps::add_candidates(const BeamOp& op) {
             const float logsumexp = op.sampled ? 0.0f : op.logsumexp[from];
             const float logprob = clean_logprob(op.logits[first + c] - logsumexp);
             const float step_score = is_static ? 0.0f : op.sampled ? -1.0f - static_cast<float>(c) : logprob;
+            if (is_below_limits(op, logprob, above + step_score)) continue;
             const int index = static_cast<int>(scores_.size());
             const std::int32_t id = op.ids[first + c];
             op.pool_tokens[index] = op.tokens == nullptr ? id : op.tokens[id];
@@ -64,6 +70,12 @@ void TreeOps::add_candidates(const BeamOp& op) {
 
 /// Sets order_ to the candidates that become the next level's rows.
 void TreeOps::choose_next(const BeamOp& op) {
+    list_next(op);
+    std::erase_if(order_, [&](int index) { return op.pool_logprobs[index] < op.min_next_logprob; });
+}
+
+/// As choose_next(), without min_next_logprob.
+void TreeOps::list_next(const BeamOp& op) {
     const int count = static_cast<int>(scores_.size());
     if (op.static_next == nullptr) {
         const int keep = std::min(op.keep, count);

@@ -16,6 +16,7 @@ class TreeOps {
   private:
     void add_candidates(const BeamOp& op);
     void choose_next(const BeamOp& op);
+    void list_next(const BeamOp& op);
     void keep_best(const float* scores, int count, int keep);
 
     std::vector<float> scores_;       ///< of the level's candidates

@@ -18,6 +18,11 @@ __device__ __forceinline__ float candidate_score(const BeamOp& op, int at, bool 
     return above + (op.sampled ? -1.0f - static_cast<float>(at % op.k) : logprob);
 }
 
+/// A candidate that is not a number stays, so that it is reported.
+__device__ __forceinline__ bool is_below_limits(const BeamOp& op, float logprob, float score) {
+    return logprob > -INFINITY && (logprob < op.min_logprob || score < op.min_score);
+}
+
 /// One block per sequence: one level of a tree, in the arithmetic of the CPU's op.
 __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constant__ Many<BeamOp> many) {
     const BeamOp& op = many.ops[blockIdx.x];
@@ -46,8 +51,9 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
             op.sampled ? op.logits[from] : op.logits[from] - op.logsumexp[op.shared_logits ? 0 : row];
         logprob = logprob == logprob ? fminf(logprob, 0.0f) : -INFINITY;
         const int id = op.ids[from];
-        const bool none =
-            id < 0 || above[row] != above[row] || (op.static_mask != nullptr && op.static_mask[at] == 0);
+        const bool none = id < 0 || above[row] != above[row] ||
+                          (op.static_mask != nullptr && op.static_mask[at] == 0) ||
+                          is_below_limits(op, logprob, candidate_score(op, at, false, logprob, above[row]));
         op.pool_tokens[at] = none ? -1 : op.tokens == nullptr ? id : op.tokens[id];
         op.pool_logprobs[at] = logprob;
         const float total = candidate_score(op, at, none, logprob, above[row]);
@@ -75,7 +81,7 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
     __syncthreads();
     for (int b = static_cast<int>(threadIdx.x); b < op.keep; b += beam_threads) {
         const int at = candidate_at(b);
-        const bool none = is_none(at);
+        const bool none = is_none(at) || op.pool_logprobs[at] < op.min_next_logprob;
         op.scores[b] = candidate_score(op, at, none, op.pool_logprobs[at], above[at / op.k]);
         if (op.pool_rows != nullptr) op.pool_rows[at] = op.next_first_row + b;
         if (op.row_indices != nullptr) op.row_indices[b] = op.first_index + at;

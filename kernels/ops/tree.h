@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "kernels/ops/sampling.h"
 
@@ -13,15 +14,18 @@ namespace draftscope::kernels {
 /// a static tree) and everything after them get token -1 and score NaN, which sorts last. If a missing
 /// candidate still becomes a row, that row duplicates the first valid row.
 struct BeamOp {
+    static constexpr float no_limit = std::numeric_limits<float>::infinity();
     bool sampled = false;            ///< candidates are sampled; logits are log-probabilities then
     int level = 0, rows = 0, k = 0;  ///< rows * k <= max_beam; level 0 has one row with score 0
     /// A static tree: the candidates that are nodes, 1 or 0 [rows, k], and the rows of the next level [keep].
     /// Nodes have score 0. Null = select by score.
     const std::int32_t* static_mask = nullptr;
     const std::int32_t* static_next = nullptr;
-    const std::int32_t* ids = nullptr;     ///< [rows, k], as MatmulTopKOp leaves them
-    const float* logits = nullptr;         ///< [rows, k]
-    const float* logsumexp = nullptr;      ///< [rows]
+    const std::int32_t* ids = nullptr;  ///< [rows, k], as MatmulTopKOp leaves them
+    const float* logits = nullptr;      ///< [rows, k]
+    const float* logsumexp = nullptr;   ///< [rows]
+    /// Candidates below min_logprob or min_score are missing. Those below min_next_logprob become no rows.
+    float min_logprob = -no_limit, min_score = -no_limit, min_next_logprob = -no_limit;
     bool shared_logits = false;            ///< ids, logits and logsumexp hold one row that all rows share
     const std::int32_t* tokens = nullptr;  ///< token of each id; null = ids are tokens
     std::int32_t* pool_tokens = nullptr;   ///< [rows, k]

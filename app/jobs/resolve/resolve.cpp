@@ -276,6 +276,12 @@ Status resolve_numbers(ResolvedRun& run) {
                          config.tree, config.batch);
     DS_ASSIGN(run.tree, parse_tree_spec(run.auto_tree ? usual : config.tree));
     DS_ASSIGN(run.verify, make_rule(config.verify));
+    // To drop a sampled draft for its own probability would change the distribution of the text.
+    if (run.tree.adaptive && run.tree.adaptive->limits().any() && run.verify->needs().sampled_drafts)
+        return bad_input(
+            "--tree {}: ends drafts by their probabilities; --verify {} samples drafts, so give "
+            "chain=N or another policy",
+            config.tree, config.verify);
     if (const RuleInfo& rule = run.verify->info();
         rule.own_threshold && (config.top_p < 1 || config.top_k > 0))
         return bad_input("--verify {}: has its own threshold; leave --top-p and --top-k out", rule.id);

@@ -233,6 +233,7 @@ std::string others(const SweepReport& report, const SettingChoice& choice) {
 
 std::vector<std::string> serving_options(const std::string& drafter, const TreeSpec& tree) {
     std::vector<std::string> out;
+    if (tree.adaptive) return out;  // their policies have other parameters
     for (const ServingName& name : serving_names) {
         if (name.drafter != drafter_id(drafter)) continue;
         const bool model = !name.sglang.empty();

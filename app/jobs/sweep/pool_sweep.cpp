@@ -194,6 +194,12 @@ Result<std::size_t> pool_sweeps(const std::string& out, const std::vector<std::s
             whole.units.push_back(part.units[c / shards.size()]);
             whole.exact = whole.exact && part.exact;
         }
+        std::ranges::fill(whole.lengths, 0.0);
+        for (const SweepShard& shard : shards) {
+            const std::vector<double>& part = shard.settings.at(name).lengths;
+            whole.lengths.resize(std::max(whole.lengths.size(), part.size()));
+            for (std::size_t i = 0; i < part.size(); ++i) whole.lengths[i] += part[i];
+        }
         DS_TRY(price_setting(report.profile, report.context.mean(), whole));
         report.settings.push_back(std::move(whole));
     }

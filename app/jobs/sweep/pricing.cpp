@@ -12,12 +12,42 @@ std::string method_text(const SettingKey& setting) {
     return fmt::format("{} @ {}", pair_text(drafter_id(setting.drafter), setting.head), setting.tree);
 }
 
+namespace {
+
+/// Predicts the mean round of a setting whose drafts differ in length. In a batch, all sequences draft alike.
+Result<StepCost> predict_lengths(const MachineProfile& profile, const SweepSetting& setting, double tau,
+                                 double context) {
+    DS_ASSIGN(const TreeSpec tree, parse_tree_spec(setting.tree));
+    SettingKey chain = setting;
+    chain.tree = "chain=1";
+    DS_ASSIGN(StepSetting step, to_step_setting(method_text(chain), tau, context, setting.batch));
+    const std::string drafter = step.drafter;
+    const ConfidenceLimits limits = tree.adaptive ? tree.adaptive->limits() : ConfidenceLimits();
+    // A draft that is dropped was drafted.
+    const bool drops = std::max(limits.min_logprob, limits.min_cum_logprob) > ConfidenceLimits::none;
+    const double rounds = setting.total().rounds;
+    std::vector<WeightedStep> steps;
+    for (int length = 0; length < std::ssize(setting.lengths); ++length) {
+        if (setting.lengths[length] == 0) continue;
+        const int levels = drops ? std::min(length + 1, tree.levels()) : length;
+        step.nodes = length + 1;
+        step.level_rows.assign(levels, 1);
+        step.drafter = levels > 0 ? drafter : std::string(plain_drafter);
+        DS_ASSIGN(StepCost cost, step_cost(profile, step));
+        steps.push_back({setting.lengths[length] / rounds, std::move(cost)});
+    }
+    return mean_cost(profile, steps);
+}
+
+}  // namespace
+
 Status price_setting(const MachineProfile& profile, double plain_context, SweepSetting& setting) {
     const SweepUnit total = setting.total();
     const double tau = total.tau().value_or(1);
     const double context = total.context().value_or(plain_context);
-    DS_ASSIGN(const StepCost cost,
-              predict_method(profile, method_text(setting), tau, context, setting.batch));
+    DS_ASSIGN(const StepCost cost, setting.lengths.empty() ? predict_method(profile, method_text(setting),
+                                                                            tau, context, setting.batch)
+                                                           : predict_lengths(profile, setting, tau, context));
     DS_ASSIGN(const StepCost plain,
               predict_method(profile, std::string(plain_drafter), 1, plain_context, setting.batch));
     setting.round_ms = cost.total_ms();

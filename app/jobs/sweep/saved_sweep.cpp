@@ -154,6 +154,8 @@ std::string describe(const SweepReport& report) {
     out["recording"] = absolute_folder(report.recording);
     for (const SweepSetting& one : report.settings)
         out["weights"][pair_text(one.drafter, one.head)] = one.weights;
+    for (const SweepSetting& one : report.settings)
+        if (!one.lengths.empty()) out["lengths"][setting_name(one)] = one.lengths;
     // Continuing a sweep predicts the times again; tau and speeds are for readers of the file.
     for (std::size_t i = 0; i < report.oracles.size(); ++i) {
         out["oracles"][i]["tau"] = report.oracles[i].tau();
@@ -191,6 +193,9 @@ void parse_description(const std::string& text, SweepReport& report) {
     std::map<std::string, std::string> weights;
     read("/weights", weights);
     for (SweepSetting& one : report.settings) one.weights = weights[pair_text(one.drafter, one.head)];
+    std::map<std::string, std::vector<double>> lengths;
+    read("/lengths", lengths);
+    for (SweepSetting& one : report.settings) one.lengths = lengths[setting_name(one)];
     json oracles;
     read("/oracles", oracles);
     for (std::size_t i = 0; oracles.is_array() && i < oracles.size(); ++i) {

@@ -28,6 +28,14 @@ std::vector<int> numbers(int first, int last, int step) {
     return out;
 }
 
+/// Returns every policy of adaptive length, with drafts of at most `longest` tokens.
+std::vector<std::string> adaptive_chains(int longest) {
+    std::vector<std::string> out;
+    for (const LengthPolicyInfo& policy : length_policies())
+        out.push_back(fmt::format("adaptive:{},max={}", policy.id, longest));
+    return out;
+}
+
 /// A drafter and a head spec.
 struct Pair {
     std::string drafter, head;
@@ -56,7 +64,8 @@ class Search {
         for (const Pair& pair : near(0.1, 3)) DS_TRY(sweep(pair.drafter, sizes(pair), chains));
         ++step_;
         for (const auto& [drafter, heads] : by_drafter(near(0.05, 3)))
-            DS_TRY(sweep(drafter, heads, {coarse_chain, {2, 4}, 3, numbers(3, 24, 1)}));
+            DS_TRY(sweep(drafter, heads,
+                         {coarse_chain, {2, 4}, 3, numbers(3, 24, 1), adaptive_chains(coarse_chain)}));
         ++step_;
         for (const Pair& pair : near(0.02, 2)) DS_TRY(sweep(pair.drafter, {pair.head}, finer(pair.shape)));
         report_.seconds = seconds(monotonic_ns() - start);
@@ -181,7 +190,8 @@ class Search {
     /// Returns the trees that step 3 lacks, deeper ones if the best one is among the deepest.
     static TreeGrid finer(const TreeShape& best) {
         const bool deep = best.depth >= (best.topk > 1 ? 3 : coarse_chain - 1);
-        return {deep ? deepest_chain : coarse_chain, {2, 3, 4, 6, 8}, deep ? 5 : 3, numbers(3, 32, 1)};
+        const int chain = deep ? deepest_chain : coarse_chain;
+        return {chain, {2, 3, 4, 6, 8}, deep ? 5 : 3, numbers(3, 32, 1), adaptive_chains(chain)};
     }
 
     SweepConfig config_;

@@ -101,6 +101,10 @@ Status check(const SweepConfig& config) {
     for (const int nodes : grid.nodes)
         if (nodes < 2 || nodes > max_tree_nodes)
             return bad_input("--nodes {}: must be 2 to {}", nodes, max_tree_nodes);
+    for (const std::string& spec : grid.adaptive) {
+        DS_ASSIGN(const TreeSpec tree, parse_tree_spec(spec));
+        if (!tree.adaptive) return bad_input("--adaptive {}: chooses no length", spec);
+    }
     if (list_trees(grid).empty())
         return bad_input("the grid of trees is empty; give --chain, or --topk with --nodes");
     if (config.drafters.empty()) return bad_input("--drafters: names no drafter");
@@ -169,7 +173,10 @@ Status resolve_all(Sweep& sweep) {
     return {};
 }
 
-Result<StepCost> predict(const Sweep& sweep, const SettingKey& setting) {
+Result<StepCost> predict(const Sweep& sweep, SettingKey setting) {
+    // The longest draft stands for those of adaptive length.
+    if (const auto tree = parse_tree_spec(setting.tree); tree.ok() && tree->adaptive)
+        setting.tree = fmt::format("chain={}", tree->levels());
     return predict_method(sweep.report.profile, method_text(setting), 1, sweep.context,
                           sweep.config.batches.front());
 }
@@ -200,6 +207,7 @@ void add(Sweep& sweep, const SweptHead& of, const TreeSpec& tree,
     setting.weights = sweep.weights[{of.plan.drafter, of.head}];
     setting.shape = {tree.depth, tree.topk, tree.nodes};
     setting.exact = of.exact;
+    if (tree.adaptive) setting.lengths.resize(tree.nodes);
     setting.units.assign(sweep.report.conversations, {.accepted = 0});
     for (std::size_t p = 0; p < rounds.size(); ++p)
         for (const HeadRound& round : rounds[p]) {
@@ -208,6 +216,7 @@ void add(Sweep& sweep, const SweptHead& of, const TreeSpec& tree,
             unit.committed += round.committed;
             unit.positions += round.prefix;
             unit.accepted += round.accepted;
+            if (tree.adaptive) setting.lengths[round.tree_nodes - 1] += 1;
         }
     add_priced(sweep, std::move(setting));
 }
@@ -246,6 +255,7 @@ ReplayOptions replay_options(const Sweep& sweep, const TreeSpec& tree) {
 /// Makes one pass for all trees of a top-k.
 Status share_pass(Sweep& sweep, const SweptHead& of, const std::vector<TreeSpec>& trees) {
     TreeSpec largest = trees.front();
+    largest.adaptive = nullptr;
     for (const TreeSpec& tree : trees) largest.depth = std::max(largest.depth, tree.depth);
     const ReplayModels& models = sweep.models();
     DS_ASSIGN(const auto ranks, path_ranks(sweep.recording(), *models.target, of.drafter, of.replayed,
@@ -289,6 +299,7 @@ Status run_head(Sweep& sweep, SweptHead of) {
         if (drafter_traits(of.plan.drafter).chains_only && tree.topk > 1) continue;
         if (of.drafter.properties().max_levels > 0 && tree.levels() > of.drafter.properties().max_levels)
             continue;
+        if (tree.adaptive && !check_tree(of.drafter, tree).ok()) continue;
         if (!seen.insert(to_text(tree)).second || sweep.known.contains(of.key(tree))) continue;
         // A tree without a cost needs no pass.
         if (const auto cost = predict(sweep, of.key(tree)); !cost.ok())
@@ -439,6 +450,8 @@ Status add_known(Sweep& sweep) {
 std::vector<TreeSpec> list_trees(const TreeGrid& grid) {
     std::vector<TreeSpec> trees;
     for (int length = 1; length <= grid.chain; ++length) trees.push_back({length - 1, 1, length + 1});
+    for (const std::string& spec : grid.adaptive)
+        if (auto tree = parse_tree_spec(spec); tree.ok()) trees.push_back(std::move(*tree));
     for (const int topk : grid.topks)
         for (int depth = 0; depth <= grid.depth; ++depth)
             for (const int nodes : grid.nodes) {

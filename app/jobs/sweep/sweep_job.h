@@ -21,6 +21,8 @@ struct TreeGrid {
     std::vector<int> topks = {2, 4};                 ///< of dynamic trees; empty = chains alone
     int depth = 3;                                   ///< deepest dynamic tree, as in TreeSpec
     std::vector<int> nodes = {4, 6, 8, 12, 16, 24};  ///< of dynamic trees, root included
+    /// Chains of adaptive length: "adaptive:exllama,max=6".
+    std::vector<std::string> adaptive = {};
 };
 
 /// Options of `draftscope sweep`.
@@ -59,7 +61,8 @@ Result<SweepReport> sweep_settings(const SweepConfig& config, const JobHooks& ho
 /// Adds the advice, and saves the sweep if `config` names a file.
 Status finish_sweep(const SweepConfig& config, SweepReport& report);
 
-/// Returns the trees of a grid: chains, then dynamic trees with fewer nodes than candidates.
+/// Returns the trees of a grid: chains, those of adaptive length, then dynamic trees with fewer nodes than
+/// candidates. Bad specs of lengths are left out.
 std::vector<TreeSpec> list_trees(const TreeGrid& grid);
 
 /// Sweeps coarse to fine over drafters, heads, their sizes and trees. Chains rank the heads and sizes; the

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "engine/draft/registry.h"
 #include "tests/support/replay_fixture.h"
 #include "tests/support/results.h"
@@ -86,6 +88,40 @@ TEST_F(PathRanksOfTrees, EqualTheRoundsOfSeparateReplays) {
     Drafter& eagle2 = fixture_.drafter("eagle2");
     EXPECT_FALSE(has_path_ranks(eagle2, &fixture_.head("microspec:wmax=6", eagle2)));
     EXPECT_FALSE(has_path_ranks(fixture_.drafter("suffix"), nullptr));
+}
+
+/// Policies choose the lengths of one pass as those of a replay for each.
+TEST_F(PathRanksOfTrees, EqualReplaysOfAdaptiveLengths) {
+    DecodeCase setting{.max_new = 40};
+    const std::span<const int> layers = fixture_.drafter("eagle3").aux_layers();
+    const auto recording =
+        record(fixture_, setting, varied_prompts(), {layers.begin(), layers.end()}, scratch_.file("r"));
+    ASSERT_NE(recording, nullptr);
+    std::set<int> lengths;
+    for (const std::string name : {"eagle3", "eagle2", "ngram"}) {
+        Drafter& drafter = fixture_.drafter(name);
+        const ReplayHead replayed{drafter.uses_head() ? &fixture_.head("full", drafter) : nullptr};
+        const std::span<const ReplayHead> heads(&replayed, replayed.head ? 1 : 0);
+        ReplayOptions options;
+        options.covered_prob = false;
+        options.tree = {5, 1, 7};
+        const auto ranks =
+            require(path_ranks(*recording, fixture_.target(), drafter, replayed, fixture_.exec(1), options));
+        for (const std::string policy :
+             {"transformers,max=6", "exllama,max=5,skip=0.9", "sglang,max=4", "p-min,max=6,p=0.02",
+              "confidence,max=5,p=0.05", "cumulative,max=6,p=0.0005"}) {
+            options.tree = require(parse_tree_spec("adaptive:" + policy));
+            if (!check_tree(drafter, options.tree).ok()) continue;
+            const auto expected =
+                require(replay(*recording, fixture_.target(), drafter, heads, fixture_.exec(1), options));
+            for (std::size_t p = 0; p < ranks.size(); ++p) {
+                const auto found = rounds_of_tree(ranks[p], options.tree);
+                ASSERT_EQ(texts(found), texts(expected.rounds[0][p])) << name << " " << policy << " " << p;
+                for (const HeadRound& round : found) lengths.insert(round.tree_nodes - 1);
+            }
+        }
+    }
+    EXPECT_EQ(lengths.size(), 7u);  // 0 to 6
 }
 
 }  // namespace

@@ -171,6 +171,7 @@ TEST_F(Replay, AdaptiveLengthsMatchTheLiveRun) {
         for (const LengthPolicyInfo& policy : length_policies()) {
             setting.tree = fmt::format("adaptive:{},max=5", policy.id);
             if (policy.id == "exllama") setting.tree += ",skip=0.9";
+            if (policy.limits != nullptr) setting.tree += policy.id == "cumulative" ? ",p=0.001" : ",p=0.02";
             for (const DrafterInfo& drafter : drafter_registry()) {
                 if (drafter.id == "none") continue;
                 setting.drafter = drafter.id;
@@ -192,6 +193,7 @@ TEST_F(Replay, AdaptiveLengthsInABatchGiveThePlainText) {
             setting.drafter = drafter;
             setting.tree = fmt::format("adaptive:{},max=5", policy.id);
             if (policy.id == "exllama") setting.tree += ",skip=3";
+            if (policy.limits != nullptr) setting.tree += policy.id == "cumulative" ? ",p=0.001" : ",p=0.02";
             const auto found = fixture_.decode(setting, prompts());
             ASSERT_EQ(found.size(), plain.size());
             for (std::size_t p = 0; p < found.size(); ++p) {

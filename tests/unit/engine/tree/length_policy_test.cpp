@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,26 @@ TEST(LengthPolicy, SglangStepsAfterItsWarmUp) {
     expect_lengths("sglang,max=4", 3, limited);
 }
 
+/// The chain's length for drafts of these probabilities.
+int confident_length(const std::string& text, const std::vector<double>& probabilities) {
+    std::vector<float> logprobs;
+    for (const double p : probabilities) logprobs.push_back(static_cast<float>(std::log(p)));
+    return parse_adaptive_length(text).value().limits().length(logprobs);
+}
+
+TEST(LengthPolicy, ProbabilitiesEndAChain) {
+    const std::vector<double> drafts = {0.9, 0.5, 0.8, 0.1};
+    EXPECT_EQ(confident_length("p-min", drafts), 1);
+    EXPECT_EQ(confident_length("p-min,p=0.45", drafts), 3);
+    EXPECT_EQ(confident_length("confidence", drafts), 4);  // 0.1 is the last, and verified
+    EXPECT_EQ(confident_length("confidence,p=0.6", drafts), 2);
+    EXPECT_EQ(confident_length("cumulative", drafts), 3);  // 0.9, 0.45, 0.36, 0.036
+    EXPECT_EQ(confident_length("cumulative,p=0.4", drafts), 2);
+    EXPECT_EQ(confident_length("p-min,p=0", drafts), 4);
+    EXPECT_EQ(confident_length("exllama", drafts), 4);
+    EXPECT_EQ(confident_length("p-min", {std::nan(""), 0.9, 0.1}), 2);
+}
+
 TEST(LengthPolicy, TextsParseToThemselves) {
     const TreeSpec spec = parse_tree_spec("adaptive:exllama , max=6, skip=0").value();
     EXPECT_EQ(to_text(spec), "adaptive:exllama,max=6,skip=0");
@@ -69,7 +90,8 @@ TEST(LengthPolicy, TextsParseToThemselves) {
 
 TEST(LengthPolicy, BadTextsAreRefused) {
     for (const auto& [text, part] : std::vector<std::pair<std::string, std::string>>{
-             {"adaptive:vllm", "transformers, exllama and sglang"},
+             {"adaptive:vllm", "transformers, exllama, sglang, p-min, confidence and cumulative"},
+             {"adaptive:p-min,p=1.5", "p=1.5 is not a number in 0..1"},
              {"adaptive:sglang,size=3", "no parameter 'size=3'"},
              {"adaptive:sglang,max=0", "max=0 is not a whole number in 1..64"},
              {"adaptive:exllama,max=2.5", "whole number"},
