@@ -7,6 +7,7 @@
 
 #include "base/numel.h"
 #include "base/rng.h"
+#include "engine/tree/length_policy.h"
 #include "tests/support/beam_expansion.h"
 #include "tests/support/fake_cuda/fake_gpu.h"
 #include "tests/support/twin_device.h"
@@ -119,6 +120,57 @@ void expand_and_compare(kernels::Backend& backend, int topk, int depth, std::uin
             }
         }
     }
+}
+
+/// Grows a chain level by level and counts its drafts. Those after a missing one are missing.
+void end_chain(kernels::Backend& backend, const ConfidenceLimits& limits, const std::vector<float>& drafts) {
+    OnDevice<float> scores(backend, {0});
+    OnDevice<std::int32_t> token(backend, {-1}), parent(backend, {-1}), id(backend, {5});
+    const OnDevice<float> zero(backend, {0});
+    std::unique_ptr<OnDevice<std::int32_t>> slots;
+    int found = 0;
+    for (int level = 0; level < std::ssize(drafts); ++level) {
+        const OnDevice<float> logit(backend, {drafts[level]});
+        OnDevice<std::int32_t> pool(backend, {-2});
+        OnDevice<float> logprob(backend, {0});
+        auto next = std::make_unique<OnDevice<std::int32_t>>(backend, std::vector<std::int32_t>(level + 1));
+        kernels::BeamOp op{.level = level,
+                           .rows = 1,
+                           .k = 1,
+                           .ids = id.at(),
+                           .logits = logit.at(),
+                           .logsumexp = zero.at(),
+                           .min_logprob = limits.min_logprob,
+                           .min_score = limits.min_cum_logprob,
+                           .min_next_logprob = limits.min_next_logprob,
+                           .pool_tokens = pool.at(),
+                           .pool_logprobs = logprob.at(),
+                           .keep = 1,
+                           .scores = scores.at(),
+                           .next_tokens = token.at(),
+                           .next_rows = parent.at(),
+                           .ancestor_slots = slots ? slots->at() : nullptr,
+                           .next_ancestor_slots = next->at()};
+        backend.beam(std::span(&op, 1));
+        slots = std::move(next);
+        const bool is_draft = pool.read()[0] >= 0;
+        RC_ASSERT(!is_draft || found == level);
+        found += is_draft ? 1 : 0;
+    }
+    RC_ASSERT(found == limits.length(drafts));
+}
+
+RC_GTEST_PROP(DeviceBeam, EndsAChainByProbabilities, ()) {
+    const std::unique_ptr<kernels::Backend> simt = make_simt_backend(*rc::gen::inRange(0u, 4u));
+    TwinDevice twin;
+    const auto number = [] { return -0.25f * static_cast<float>(*rc::gen::inRange(0, 9)); };
+    ConfidenceLimits limits;
+    (*rc::gen::arbitrary<bool>() ? limits.min_logprob : limits.min_next_logprob) = number();
+    if (*rc::gen::arbitrary<bool>()) limits.min_cum_logprob = 3 * number();
+    std::vector<float> drafts;
+    for (int i = 0; i < 6; ++i) drafts.push_back(number());
+    end_chain(*simt, limits, drafts);
+    end_chain(twin, limits, drafts);
 }
 
 RC_GTEST_PROP(DeviceBeam, MatchesHostTreeThreadByThread, ()) {

@@ -39,9 +39,11 @@ void TwinDevice::run(const BeamOp& op) {
         float logprob = *row(op.logits, from, 1, "logits");
         if (!op.sampled) logprob -= *row(op.logsumexp, op.shared_logits ? 0 : i / op.k, 1, "logsumexp");
         const float above = op.level == 0 ? 0.0f : *row(op.scores, i / op.k, 1, "scores");
-        const bool none = id < 0 || std::isnan(above) ||
-                          (op.static_mask != nullptr && *row(op.static_mask, i, 1, "static_mask") == 0);
         logprob = logprob == logprob ? std::min(logprob, 0.0f) : lowest;
+        const float total = above + (op.sampled ? -1.0f - static_cast<float>(i % op.k) : logprob);
+        const bool below = logprob > lowest && (logprob < op.min_logprob || total < op.min_score);
+        const bool none = id < 0 || std::isnan(above) || below ||
+                          (op.static_mask != nullptr && *row(op.static_mask, i, 1, "static_mask") == 0);
         *row(op.pool_tokens, i, 1, "pool") = none                   ? -1
                                              : op.tokens == nullptr ? id
                                                                     : *row(op.tokens, id, 1, "tokens of ids");
@@ -74,7 +76,8 @@ void TwinDevice::run(const BeamOp& op) {
         const int i = order[size(b)];
         const int like = is_none(i) && real != kept ? *real : i;
         const int from = like / op.k;
-        *row(op.scores, b, 1, "scores") = scores[size(i)];
+        const bool last = *row(op.pool_logprobs, i, 1, "pool") < op.min_next_logprob;
+        *row(op.scores, b, 1, "scores") = last ? std::nanf("") : scores[size(i)];
         *row(op.next_tokens, b, 1, "next tokens") = std::max(*row(op.pool_tokens, like, 1, "pool"), 0);
         *row(op.next_rows, b, 1, "next rows") = op.first_row + from;
         if (op.row_indices != nullptr) *row(op.row_indices, b, 1, "row indices") = op.first_index + i;
