@@ -107,6 +107,7 @@ struct RoundRow {
     int accepted = 0;      ///< draft tokens accepted, bonus token excluded
     int committed = 0;     ///< accepted + 1, after clipping at EOS and max-new
     bool clipped = false;
+    std::string drafter;  ///< id of the drafter of a pair that drafted; "" = the run has one drafter
 };
 
 /// One node of a round's draft tree. The root has depth 0 and no parent; it is the last token committed

@@ -64,6 +64,7 @@ const std::vector<Migration>& migrations() {
         {5, added_sql(6)},
         {6, added_sql(7)},
         {7, "", drop_empty_counters},
+        {8, added_sql(9)},
     };
     return steps;
 }

@@ -15,15 +15,15 @@
 namespace draftscope {
 namespace {
 
-/// Moves the jobs' trees to their rounds. Both keep their memory.
-void take_trees(std::span<DraftJob> jobs, std::span<Round> rounds) {
-    for (Round& round : rounds)
-        if (round.job >= 0) std::swap(round.tree, jobs[round.job].out);
+/// Returns whether the round's tree grows on the backend.
+bool grows(const Round& round, std::span<const DraftJob> jobs) {
+    return round.job >= 0 && !jobs[round.job].is_known;
 }
 
-/// Returns whether the jobs' trees grow on the backend.
-bool grow(std::span<const DraftJob> jobs) {
-    return !jobs.empty() && !jobs.front().is_known;
+/// Moves the trees of the jobs that are known, or of the others, to their rounds. Both keep their memory.
+void take_trees(std::span<DraftJob> jobs, std::span<Round> rounds, bool known) {
+    for (Round& round : rounds)
+        if (round.job >= 0 && jobs[round.job].is_known == known) std::swap(round.tree, jobs[round.job].out);
 }
 
 }  // namespace
@@ -38,9 +38,13 @@ BackendStep::BackendStep(DecodeContext& core) : core_(core) {
 Status BackendStep::enqueue(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds) {
     enqueued_ = false;
     if (!jobs.empty()) DS_TRY(core_.drafter.begin(context, jobs));
-    if (!grow(jobs)) take_trees(jobs, rounds);
+    take_trees(jobs, rounds, true);
     plan(context, jobs, rounds);
-    const LogitsQuery query = logits_query(rounds, grow(jobs));
+    // A pair's text drafter may draft more nodes than the tree of the options has.
+    for (const Round& round : rounds)
+        round.sequence->cache.ensure_free(step_.plan.trees[round.tree_index].nodes);
+    const bool any_grows = std::ranges::any_of(jobs, [](const DraftJob& job) { return !job.is_known; });
+    const LogitsQuery query = logits_query(rounds, any_grows);
     kernels::Backend& backend = context.backend;
     DS_TRY(check_query(backend, query));
     const std::lock_guard lock(backend.submit_mutex());
@@ -59,7 +63,7 @@ void BackendStep::plan(const DraftContext& context, std::span<DraftJob> jobs, st
     plan.clear();
     plan.max_drafts = context.sampled != nullptr || core_.rule->needs().draft_uniforms ? 1 : 0;
     for (const Round& round : rounds) {
-        if (round.job >= 0 && grow(jobs)) {
+        if (grows(round, jobs)) {
             DraftJob& job = jobs[round.job];
             job.tree_index = round.tree_index;
             plan.add(plan_tree(job.tree));
@@ -72,8 +76,8 @@ void BackendStep::plan(const DraftContext& context, std::span<DraftJob> jobs, st
 }
 
 /// Returns what acceptance, recorder and heads read of the target's logits, so that those stay on the device.
-/// Adds random numbers, limits of paths and token sets to the plan. `grown`: the trees grow on the backend,
-/// where the head may make their token sets.
+/// Adds random numbers, limits of paths and token sets to the plan. `grown`: trees grow on the backend, where
+/// the head may make their token sets.
 LogitsQuery BackendStep::logits_query(std::span<const Round> rounds, bool grown) {
     RoundPlan& plan = step_.plan;
     const Sampling& sampling = core_.options.sampling;
@@ -122,10 +126,10 @@ Status BackendStep::draft(DraftContext& context, std::span<DraftJob> jobs, std::
     const bool observed = context.observer != nullptr && context.observer->observing();
     core_.sampled = core_.sampled || observed;
     step_.spans.begin(context.backend, observed, core_.sampled);
-    if (grow(jobs)) DS_TRY(core_.drafter.enqueue(context, jobs, step_));
+    if (!jobs.empty()) DS_TRY(core_.drafter.enqueue(context, jobs, step_));
     DS_TRY(DraftRunner::upload_roots(jobs, step_));
     for (const Round& round : rounds)
-        if (round.job < 0 || !grow(jobs))
+        if (!grows(round, jobs))
             step_.layout.upload_tree(step_.memory, round.tree_index, round.tree, round.root());
     return step_.check_memory("the step's trees");
 }
@@ -182,10 +186,8 @@ Status BackendStep::finish(std::span<DraftJob> jobs, std::span<Round> rounds) {
         return {};
     }));
     if (!enqueued_) return {};
-    if (grow(jobs)) {
-        DS_TRY(core_.drafter.collect(step_, jobs));
-        take_trees(jobs, rounds);
-    }
+    if (!jobs.empty()) DS_TRY(core_.drafter.collect(step_, jobs));
+    take_trees(jobs, rounds, false);
     step_.spans.record(core_.phases);
     core_.logits.collect(step_, core_.target_results);
     const std::span<const std::int32_t> by_rule = step_.results.values(rule_index_, rule_count_);
@@ -205,7 +207,7 @@ Status BackendStep::commit(Round& round) {
     const int width = core_.feature_width();
     sequence.new_slots = count;
     if (width == 0) return {};
-    const std::size_t max_rows = core_.options.tree.levels() + 1;
+    const std::size_t max_rows = std::max(core_.options.tree.levels() + 1, count);
     if (!sequence.device_features.reserve(backend, max_rows * width * sizeof(float)))
         return backend.out_of_memory(fmt::format("the features of {} slots", count));
     const float* features = core_.drafter.needs_hidden() ? outputs_.hidden : outputs_.aux;

@@ -125,7 +125,8 @@ Status DecodeStep::commit() {
     for (Round& round : rounds_) {
         Sequence& sequence = *round.sequence;
         DS_TRY(backend_step_.commit(round));
-        sequence.lengths.update(round.tree.size() - 1, round.accepted());
+        if (round.job < 0 || !jobs_[round.job].own_length)
+            sequence.lengths.update(round.tree.size() - 1, round.accepted());
         if (core_.records.on() || sequence.head != nullptr) make_round_rows(round);
         round.new_text = sequence.append(round.emitted);
         sequence.outcome.finish = round.finish;
@@ -181,9 +182,9 @@ void DecodeStep::make_round_rows(Round& round) {
     row.accepted = round.accepted();
     row.committed = static_cast<int>(round.emitted.size());
     row.covered = row.committed - round.uncovered;
-    // A head that makes its sets in every round has none for a round without drafts.
-    if (nodes && (round.job >= 0 || core_.head->shape(0, 1).set == 0))
-        row.covered_mass = covered_mass(core_, round);
+    // A head that makes its sets in every round has none for a round that it does not draft.
+    const bool drafted = round.job >= 0 && !jobs_[round.job].rows_per_call.empty();
+    if (nodes && (drafted || core_.head->shape(0, 1).set == 0)) row.covered_mass = covered_mass(core_, round);
 }
 
 void DecodeStep::record(std::uint64_t start, std::uint64_t end) {
@@ -210,6 +211,7 @@ void DecodeStep::record(std::uint64_t start, std::uint64_t end) {
         out.accepted = round.accepted();
         out.committed = static_cast<int>(round.emitted.size());
         out.clipped = round.emitted.size() < round.acceptance.path.size();
+        if (round.job >= 0) out.drafter = jobs_[round.job].drafter;
         ++outcome.rounds;
         outcome.draft_tokens += out.draft_tokens;
         outcome.accepted += out.accepted;

@@ -45,7 +45,7 @@ Status DraftRunner::draft(DraftContext& context, std::span<DraftJob> jobs) {
         return {};
     });
     DS_TRY(status);
-    if (!jobs.front().is_known) DS_TRY(drafter_.collect(step_, jobs));
+    DS_TRY(drafter_.collect(step_, jobs));
     step_.spans.record(context.phases);
     for (DraftJob& job : jobs) job.forget_slots();
     return {};

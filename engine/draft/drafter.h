@@ -68,6 +68,9 @@ struct DraftJob {
     // Filled by the drafter:
     DraftTree out;
     std::vector<int> rows_per_call;  ///< rows of this sequence in each head call, level by level
+    float score = 0;                 ///< of a text drafter: the drafts that it expects to be accepted
+    std::string_view drafter = {};   ///< id of the drafter of a pair that drafted; "" = the only one
+    bool own_length = false;         ///< drafted to a length of its own, whatever `tree` says
 
     /// Slots of the target that the state has to process before it drafts.
     int new_slots() const {
@@ -134,9 +137,11 @@ class Drafter {
     virtual Status begin(DraftContext& context, std::span<DraftJob> jobs) = 0;
     /// Enqueues the catch-up with the new slots and all drafting, and returns without waiting. The trees that
     /// are not known become rows of step.layout; trees of one node only catch up. A second call in a round
-    /// without new slots drafts from the same states. The caller holds Backend::submit_mutex().
+    /// without new slots drafts from the same states. The caller holds Backend::submit_mutex(). Some jobs of
+    /// a step may be known and others not.
     virtual Status enqueue(DraftContext&, std::span<DraftJob>, RoundStep&) { return {}; }
-    /// Reads the jobs' trees, after the wait. Heads read what they chose on the backend.
+    /// Reads the trees of the jobs that are not known, after the wait. Heads read what they chose on the
+    /// backend.
     virtual Status collect(const RoundStep&, std::span<DraftJob>) { return {}; }
     /// Called when the target accepted `path` of the sequence's latest tree, root first.
     virtual void accepted(DrafterState&, std::span<const int> /*path*/) {}

@@ -102,6 +102,7 @@ void HeadCalls::finish(std::span<const GrowingTree> trees, bool report_coverage)
 }
 
 void HeadCalls::collect() {
+    if (count_ == 0) return;
     const RoundResults& results = step_->results;
     for (const Call& call : calls_.first(count_)) {
         call_sets_.clear();

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -146,9 +147,11 @@ struct NgramState final : DrafterState {
 class NgramDrafter final : public TextDrafter {
   public:
     explicit NgramDrafter(const NgramOptions& options)
-        : TextDrafter("ngram", {.uses_head = false,
-                                .nested_trees = options.least <= 1 && options.pool == 0,
-                                .order_matters = options.pool == 1}),
+        : TextDrafter("ngram",
+                      {.uses_head = false,
+                       .nested_trees = options.least <= 1 && options.pool == 0,
+                       .order_matters = options.pool == 1},
+                      static_cast<int>(options.tokens)),
           options_(options),
           pool_index_(options, 1024) {}
 
@@ -206,6 +209,8 @@ Status NgramDrafter::draft(PhaseRecorder& phases, DraftJob& job) {
             drafts = std::min(drafts, static_cast<int>(std::ranges::find(rest, no_token) - rest.begin()));
         }
         if (drafts < options_.least) drafts = 0;
+        // It has no estimate: in a pair, any draft is taken, as in llama.cpp.
+        job.score = drafts > 0 ? std::numeric_limits<float>::infinity() : 0.0f;
         for (int i = 0; i < drafts; ++i) {
             // A repetition that reaches the end of the text continues with its own drafts.
             const int p = from + i;

@@ -11,6 +11,7 @@ namespace draftscope {
     DRAFTER(none)            \
     DRAFTER(ngram)           \
     DRAFTER(suffix)          \
+    DRAFTER(pair)            \
     DRAFTER(eagle2)          \
     DRAFTER(eagle3)          \
     DRAFTER(draft_model)     \
@@ -34,8 +35,43 @@ const DrafterInfo* find_drafter(std::string_view id) {
     return nullptr;
 }
 
-std::string_view drafter_id(std::string_view spec) {
+namespace {
+
+std::string_view first_id(std::string_view spec) {
     return spec.substr(0, spec.find(':'));
+}
+
+}  // namespace
+
+std::string_view pair_prefix(std::string_view spec) {
+    std::size_t size = 0;
+    for (std::string_view rest = spec; first_id(rest) == "pair"; rest = spec.substr(size)) {
+        const std::size_t plus = rest.find('+');
+        if (plus == std::string_view::npos) break;
+        size += plus + 1;
+    }
+    return spec.substr(0, size);
+}
+
+Status check_pair(std::string_view spec) {
+    for (std::string_view rest = spec; first_id(rest) == "pair";) {
+        const std::size_t colon = rest.find(':'), plus = rest.find('+');
+        const std::string_view text =
+            colon < plus && plus < rest.size() ? rest.substr(colon + 1, plus - colon - 1) : "";
+        const DrafterInfo* info = find_drafter(first_id(text));
+        if (info == nullptr || info->needs_weights || !info->drafts || plus + 1 == rest.size())
+            return bad_input(
+                "drafter '{}': use pair:suffix+DRAFTER or pair:ngram+DRAFTER, where DRAFTER is another "
+                "drafter's complete spec, for example pair:suffix+eagle3",
+                spec);
+        rest.remove_prefix(plus + 1);
+    }
+    return {};
+}
+
+std::string_view drafter_id(std::string_view spec) {
+    const std::size_t prefix = pair_prefix(spec).size();
+    return spec.substr(0, prefix + first_id(spec.substr(prefix)).size());
 }
 
 std::vector<std::string> split_drafters(std::string_view list) {
@@ -43,7 +79,7 @@ std::vector<std::string> split_drafters(std::string_view list) {
     for (std::size_t first = 0; first <= list.size();) {
         const std::size_t comma = std::min(list.find(',', first), list.size());
         const std::string_view piece = list.substr(first, comma - first);
-        if (out.empty() || find_drafter(drafter_id(piece)) != nullptr)
+        if (out.empty() || find_drafter(first_id(piece)) != nullptr)
             out.emplace_back(piece);
         else
             out.back().append(",").append(piece);
@@ -57,7 +93,7 @@ std::string with_default_path(std::string_view text, std::string_view default_pa
 }
 
 DrafterInfo drafter_traits(std::string_view spec) {
-    const DrafterInfo* info = find_drafter(drafter_id(spec));
+    const DrafterInfo* info = find_drafter(first_id(spec.substr(pair_prefix(spec).size())));
     return info == nullptr ? DrafterInfo() : *info;
 }
 
@@ -86,7 +122,7 @@ Status check_tree(const Drafter& drafter, const TreeSpec& tree) {
 Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::string& default_path,
                                               const Target& target, kernels::Backend& backend) {
     const std::size_t colon = spec.find(':');
-    const std::string_view id = drafter_id(spec);
+    const std::string_view id = first_id(spec);
     const DrafterInfo* info = find_drafter(id);
     if (info == nullptr) {
         std::string known;
@@ -96,6 +132,7 @@ Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::
     }
     std::string path(colon == std::string_view::npos ? std::string_view() : spec.substr(colon + 1));
     if (info->needs_weights) path = with_default_path(path, default_path);
+    DS_TRY(check_pair(fmt::format("{}:{}", id, path)));
     if (info->needs_weights && (path.empty() || path.front() == ',')) {
         return bad_input("drafter '{}' needs a checkpoint: use {}:FOLDER", id, id);
     }

@@ -31,6 +31,7 @@ struct DrafterInfo {
     bool has_synthetic = false;  ///< make() accepts "synthetic:NAME" as path: random weights for that target
     /// Generation of its EAGLE checkpoints, whose backbone `fit --joint` can train; none = another kind.
     std::optional<EagleGeneration> eagle = {};
+    std::string_view usual = {};  ///< the window's choice of what follows the colon; "" = nothing
     /// Keys of the options behind its path, "PATH,key=value".
     std::span<const std::string_view> options = {};
     /// `path`: folder or file of the checkpoint with options; "" or parameters for drafters without weights.
@@ -41,7 +42,11 @@ struct DrafterInfo {
 std::span<const DrafterInfo> drafter_registry();
 const DrafterInfo* find_drafter(std::string_view id);
 
-/// Returns the id of a drafter spec, "NAME" or "NAME:PATH".
+/// Returns "pair:TEXT+", once or repeated, at the start of a spec; "" if it is no pair.
+std::string_view pair_prefix(std::string_view spec);
+/// Returns an error if a spec that begins with "pair" is no pair of a text drafter and another drafter.
+Status check_pair(std::string_view spec);
+/// Returns the id of a drafter spec, "NAME" or "NAME:PATH". That of a pair is "pair:TEXT+NAME".
 std::string_view drafter_id(std::string_view spec);
 /// Splits "eagle3:PATH,rope=target,ngram". A drafter begins at the name of one; other pieces continue it.
 std::vector<std::string> split_drafters(std::string_view list);
@@ -49,8 +54,8 @@ std::vector<std::string> split_drafters(std::string_view list);
 std::string with_default_path(std::string_view text, std::string_view default_path);
 /// Returns an error if a head must be trained for its drafter, but cannot be for this one.
 Status check_head(const DrafterInfo& drafter, const HeadInfo& head);
-/// Traits of a drafter spec. Those of an unknown drafter, which make_drafter() rejects, are DrafterInfo's
-/// defaults.
+/// Traits of a drafter spec, of a pair those of its last drafter. Those of an unknown drafter, which
+/// make_drafter() rejects, are DrafterInfo's defaults.
 DrafterInfo drafter_traits(std::string_view spec);
 
 }  // namespace draftscope

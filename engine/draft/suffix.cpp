@@ -145,7 +145,8 @@ class SuffixDrafter final : public TextDrafter {
   public:
     explicit SuffixDrafter(SuffixOptions options)
         : TextDrafter("suffix",
-                      {.uses_head = false, .nested_trees = false, .order_matters = options.responses > 0}),
+                      {.uses_head = false, .nested_trees = false, .order_matters = options.responses > 0},
+                      options.max_drafts(static_cast<int>(options.depth) - 1)),
           options_(options),
           responses_(static_cast<int>(options.depth), static_cast<int>(options.responses)),
           search_(options.min_prob) {}
@@ -212,6 +213,7 @@ Status SuffixDrafter::draft(PhaseRecorder& phases, DraftJob& job) {
     if (options_.responses > 0) propose(responses_.trie, job.tokens, job.tree);
     propose(state.trie, job.tokens, job.tree);
     start_tree(job);
+    job.score = best_.score;
     for (std::size_t i = 0; i < best_.tokens.size(); ++i) {
         const int parent = best_.parents[i];
         const float above = parent < 0 ? 1.0f : best_.probs[parent];

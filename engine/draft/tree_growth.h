@@ -62,8 +62,8 @@ class TreeGrowth {
     /// Enqueues all levels and re-ranks the trees into the rows of the step. Sets DraftJob::rows_per_call.
     /// Waits only if the context's observer observes the levels.
     Status enqueue(DraftContext& context);
-    /// Passes the downloaded values to the head and reads the jobs' trees. Call it after
-    /// Backend::synchronize().
+    /// Passes the downloaded values to the head and reads the trees of the jobs that are not known. Call it
+    /// after Backend::synchronize().
     Status collect(const RoundStep& step, std::span<DraftJob> jobs);
 
   private:

@@ -91,7 +91,8 @@ void RoundLayout::upload_tree(RoundMemory& memory, int tree_index, const DraftTr
     const int first = trees_[tree_index].first_row, nodes = trees_[tree_index].nodes, width = plan_->width;
     assert(tree.size() == nodes && tree.max_depth() < width);
     const auto list = [&](std::size_t count) { return memory.host.list<std::int32_t>(count).data(); };
-    std::int32_t *parents = list(nodes), *positions = list(nodes), *counts = list(nodes), *rows = list(nodes);
+    std::int32_t *parents = list(nodes), *positions = list(nodes), *counts = list(nodes);
+    std::int32_t* certain = list(nodes);
     std::int32_t* slots = list(numel(nodes, width));
     double* uniforms = memory.host.list<double>(nodes).data();
     if (!memory.enough()) return;
@@ -100,7 +101,7 @@ void RoundLayout::upload_tree(RoundMemory& memory, int tree_index, const DraftTr
         parents[n] = first + std::max(tree.parents[n], 0);
         positions[n] = position + depth;
         counts[n] = depth + 1;
-        rows[n] = first + n;
+        certain[n] = -1;
         tree.mask.path(n, path_);
         for (std::size_t i = 0; i < path_.size(); ++i) slots[numel(n, width) + i] = position + path_[i];
         if (uniforms_ != nullptr) uniforms[n] = plan_->uniforms[plan_->at(tree_index, depth)];
@@ -115,7 +116,7 @@ void RoundLayout::upload_tree(RoundMemory& memory, int tree_index, const DraftTr
     upload(arrays_.ancestor_counts, counts, nodes, first);
     upload(arrays_.ancestor_slots, slots, numel(nodes, width), numel(first, width));
     upload(arrays_.uniforms, uniforms, nodes, first);
-    upload(arrays_.sampled_rows, rows, nodes, first);
+    upload(arrays_.sampled_rows, certain, nodes, first);
 }
 
 void RoundLayout::set_rows(kernels::RerankOp& op, int tree_index) const {

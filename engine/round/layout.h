@@ -15,7 +15,7 @@ namespace draftscope {
 /// probs
 /// + r * stride on. Value i is the probability of token ids[i], or of token i if `ids` is null.
 struct DraftProbs {
-    float* probs = nullptr;    ///< [rows, stride], modified by the acceptance; null = the drafts are certain
+    float* probs = nullptr;    ///< [rows, stride], modified by the acceptance; null = all drafts are certain
     float* scratch = nullptr;  ///< as many values
     std::int64_t stride = 0;
     int support = 0;
@@ -74,7 +74,7 @@ class RoundLayout {
     /// Points `op` at the sets along the path of a tree that has them.
     void set_rows(kernels::SetProbabilityOp& op, int tree_index) const;
 
-    DraftProbs draft_probs;  ///< set while the trees are drafted; sampled_rows are its rows
+    DraftProbs draft_probs;  ///< set while trees grow; sampled_rows are its rows, or -1
     TokenSets sets;          ///< of the plan, or of the head after the drafts
 
   private:

@@ -119,7 +119,8 @@ std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
             head_->on_verified(cursor.head.get(), tree, {path, rest[path.size() - 1], best, k});
         }
     }
-    cursor.lengths.update(round.tree_nodes - 1, round.accepted);
+    round.drafter = cursor.job->drafter;
+    if (!cursor.job->own_length) cursor.lengths.update(round.tree_nodes - 1, round.accepted);
     cursor.prefix += round.committed;
     cursor.job.reset();
     return round;

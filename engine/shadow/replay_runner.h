@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -24,6 +25,7 @@ struct HeadRound {
     double row_tokens = 0;               ///< HeadEvalRow::row_tokens
     std::uint64_t bytes = 0;             ///< bytes that the head calls read
     double flops = 0;                    ///< of the head calls, two per weight and row
+    std::string_view drafter = {};       ///< DraftJob::drafter
     bool operator==(const HeadRound&) const = default;
 };
 

@@ -44,10 +44,7 @@ void PqRule::enqueue(VerifyContext& context) const {
     const std::size_t drafts = numel(rows, max_drafts), node_bytes = logits.query().vocab * sizeof(float);
     const std::size_t max_weights = context.backend.limits().rejection_bytes / node_bytes;
     const int max_nodes = static_cast<int>(std::min<std::size_t>(max_weights, rows));
-    DraftProbs from = layout.draft_probs;
-    if (from.probs == nullptr) {  // one value of scratch for each row of certain drafts
-        from = {.probs = arena.alloc<float>(rows), .scratch = arena.alloc<float>(rows), .stride = 1};
-    }
+    const DraftProbs& from = layout.draft_probs;
     kernels::RejectionSampleOp op;
     auto* nodes = arena.alloc<kernels::RejectionNode>(rows);
     auto* tokens = arena.alloc<std::int32_t>(drafts);

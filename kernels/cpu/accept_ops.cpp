@@ -185,6 +185,11 @@ void AcceptOps::list_children(const ListChildrenOp& op) {
         node.first_id = op.first_id;
         node.uniform = op.rows.uniforms[row];
         if (count == 0) continue;
+        if (from < 0) {
+            node.support = 0;
+            node.first_id = -1;
+            continue;
+        }
         node.first_prob = from * op.stride;
         if (op.id_stride != 0) node.first_id += from * op.id_stride;
         if (op.sizes != nullptr) node.support = op.sizes[from];

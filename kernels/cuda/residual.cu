@@ -81,11 +81,12 @@ __global__ void __launch_bounds__(threads) rejection_sample_kernel(const Rejecti
         }
         __syncthreads();  // the thread that read the weights is done
         const auto scale = static_cast<float>(run.all / left);
+        float weight_before = 0;
         const auto change = [&](bool back) {
             if (node.support == 0) {
                 if (threadIdx.x != 0) return;
-                if (!back) saved[0] = weights[token];
-                weights[token] = back ? saved[0] : 0.0f;
+                if (!back) weight_before = weights[token];
+                weights[token] = back ? weight_before : 0.0f;
                 return;
             }
             for (int j = static_cast<int>(threadIdx.x); j < node.support; j += threads) {

@@ -219,9 +219,14 @@ __global__ void __launch_bounds__(list_threads)
         node.row = row;
         node.first_draft = static_cast<std::int32_t>(first);
         node.drafts = count;
-        node.first_prob = count == 0 ? 0 : static_cast<std::int64_t>(from) * op.stride;
-        node.support = count == 0 || op.sizes == nullptr ? op.support : op.sizes[from];
-        node.first_id = count == 0 || op.id_stride == 0 ? op.first_id : op.first_id + from * op.id_stride;
+        const bool sampled = count > 0 && from >= 0;
+        node.first_prob = sampled ? static_cast<std::int64_t>(from) * op.stride : 0;
+        node.support = sampled && op.sizes != nullptr ? op.sizes[from] : op.support;
+        node.first_id = sampled && op.id_stride != 0 ? op.first_id + from * op.id_stride : op.first_id;
+        if (count > 0 && from < 0) {
+            node.support = 0;
+            node.first_id = -1;
+        }
         node.uniform = op.rows.uniforms[row];
         op.out[row] = node;
     }

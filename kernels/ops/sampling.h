@@ -90,7 +90,7 @@ struct GatherColumnsOp {
 struct RejectionNode {
     std::int32_t row = 0;                      ///< row of the logits
     std::int32_t first_draft = 0, drafts = 0;  ///< in the order sampled
-    std::int64_t first_prob = 0;               ///< of the node's q, or of scratch for one value if support is
+    std::int64_t first_prob = 0;               ///< of the node's q; not read if support is
                                                ///< 0
     std::int32_t support = 0;                  ///< 0 = the drafts were certain
     std::int64_t first_id = 0;                 ///< first of q's tokens, each once; -1 = entry i is token i

@@ -69,7 +69,7 @@ struct TreeRows {
     std::int32_t* ancestor_slots = nullptr;  ///< [rows, width] slots of a row's ancestors and of the row
     int width = 0;                           ///< at least the number of levels of the deepest tree
     float* logprobs = nullptr;
-    std::int32_t* sampled_rows = nullptr;  ///< if sampled: the row that yielded a node's children
+    std::int32_t* sampled_rows = nullptr;  ///< if sampled: row of a node's children; -1 = certain
     double* uniforms = nullptr;            ///< for sampling after each row, by depth; null = not requested
 };
 

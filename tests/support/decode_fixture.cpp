@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "engine/draft/registry.h"
 #include "engine/verify/simulated_acceptance.h"
 
 namespace draftscope::testing {
@@ -76,9 +77,11 @@ kernels::Backend& DecodeFixture::exec(int threads) {
 
 Drafter& DecodeFixture::drafter(const std::string& spec) {
     auto& drafter = drafters_[spec];
-    if (drafter == nullptr)
-        drafter =
-            must(make_drafter(spec, drafter_folders_[spec.substr(0, spec.find(':'))], *target_, exec(1)));
+    if (drafter != nullptr) return *drafter;
+    const std::string id = spec.substr(pair_prefix(spec).size());
+    const std::string folder = drafter_folders_[id.substr(0, id.find(':'))];
+    const bool is_folder_of_pair = id != spec && id.find(':') == std::string::npos && !folder.empty();
+    drafter = must(make_drafter(is_folder_of_pair ? spec + ":" + folder : spec, folder, *target_, exec(1)));
     return *drafter;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/draft/registry.h"
+
 namespace draftscope::testing {
 
 std::optional<PromptInput> TokenFeed::next() {
@@ -35,6 +37,7 @@ std::vector<std::vector<HeadRound>> live_rounds(DecodeFixture& fixture, const De
             round.accepted = row.accepted;
             round.committed = row.committed;
             round.clipped = row.clipped;
+            round.drafter = row.drafter.empty() ? "" : find_drafter(row.drafter)->id;
             round.covered = row.committed;
             for (const HeadEvalRow& eval : record.head_evals) {
                 if (eval.mode != HeadMode::drive) continue;
@@ -91,9 +94,9 @@ std::vector<std::vector<HeadRound>> replayed_rounds(DecodeFixture& fixture, cons
 }
 
 std::string round_text(const HeadRound& round) {
-    return fmt::format("at {}: {} nodes, depth {}, accepted {}, committed {}, covered {}{}", round.prefix,
+    return fmt::format("at {}: {} nodes, depth {}, accepted {}, committed {}, covered {}{}{}", round.prefix,
                        round.tree_nodes, round.tree_depth, round.accepted, round.committed, round.covered,
-                       round.clipped ? ", clipped" : "");
+                       round.clipped ? ", clipped" : "", round.drafter);
 }
 
 std::vector<std::string> round_texts(const std::vector<HeadRound>& rounds) {

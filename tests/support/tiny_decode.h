@@ -52,7 +52,8 @@ class TinyDecode {
                     {"eagle3", eagle3_.folder()},
                     {"medusa", medusa_.folder()},
                     {"hydra", hydra_.folder()},
-                    {"draft-model", draft_model_.path()}},
+                    {"draft-model", draft_model_.path()},
+                    {"pair", "suffix+eagle3:" + eagle3_.folder()}},
                    ranking_.path()) {}
 
     TinyEagle2 eagle2_;

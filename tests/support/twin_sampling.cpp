@@ -260,8 +260,11 @@ void TwinDevice::run(const RejectionSampleOp& op) {
         const float norm = *row(op.log_norm, node.row, 1, "rejection log_norm");
         const float least =
             op.min_logit == nullptr ? lowest : *row(op.min_logit, node.row, 1, "rejection min_logit");
-        float* q = row(op.probs, node.first_prob, size(std::max(node.support, 1)), "rejection probs");
-        (void)row(op.saved, node.first_prob, size(std::max(node.support, 1)), "rejection saved");
+        float* q = nullptr;
+        if (node.support > 0) {
+            q = row(op.probs, node.first_prob, size(node.support), "rejection probs");
+            (void)row(op.saved, node.first_prob, size(node.support), "rejection saved");
+        }
         const auto id = [&](int i) {
             return node.first_id < 0 ? i : *row(op.ids, node.first_id + i, 1, "rejection ids");
         };

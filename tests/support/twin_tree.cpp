@@ -199,12 +199,14 @@ void TwinDevice::run(const ListChildrenOp& op) {
             ++node.drafts;
         }
         const std::int32_t from = *row(op.rows.sampled_rows, r, 1, "sampled rows");
-        if (node.drafts > 0 && from < 0) reject("list_children", "children of a node that was not expanded");
-        node.first_prob = node.drafts == 0 ? 0 : from * op.stride;
-        node.support =
-            node.drafts == 0 || op.sizes == nullptr ? op.support : *row(op.sizes, from, 1, "sizes");
-        node.first_id =
-            node.drafts == 0 || op.id_stride == 0 ? op.first_id : op.first_id + from * op.id_stride;
+        const bool certain = node.drafts > 0 && from<0, sampled = node.drafts> 0 && from >= 0;
+        node.first_prob = sampled ? from * op.stride : 0;
+        node.support = certain                           ? 0
+                       : !sampled || op.sizes == nullptr ? op.support
+                                                         : *row(op.sizes, from, 1, "sizes");
+        node.first_id = certain                         ? -1
+                        : !sampled || op.id_stride == 0 ? op.first_id
+                                                        : op.first_id + from * op.id_stride;
         node.uniform = *row(op.rows.uniforms, r, 1, "uniforms");
         *row(op.out, r, 1, "rejection nodes") = node;
     }

@@ -166,11 +166,11 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
     if (offered == nullptr)
         return fmt::format("{}; bonus token {}{}", accepted_text(end.depth, draft_depth),
                            target_token_text(*target), clipped);
-    return fmt::format(
-        "rejected at depth {}: the target chose {}{}; the drafter's top token was {} (p {:.2f}){}",
-        end.depth + 1, target_token_text(*target),
-        target->covered ? "" : ", which is not in the head's active set", offered->text,
-        offered->edge_probability, clipped);
+    return fmt::format("rejected at depth {}: the target chose {}{}; {}'s top token was {} (p {:.2f}){}",
+                       end.depth + 1, target_token_text(*target),
+                       target->covered ? "" : ", which is not in the head's active set",
+                       view.round->drafter.empty() ? "the drafter" : view.round->drafter, offered->text,
+                       offered->edge_probability, clipped);
 }
 
 /// Puts the target's token before its siblings, so that the accepted path is the topmost.

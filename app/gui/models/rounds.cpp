@@ -49,6 +49,7 @@ void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id) {
         cell.committed = entry.row.committed;
         cell.depth = entry.row.tree_depth;
         cell.clipped = entry.row.clipped;
+        cell.drafter = entry.row.drafter;
         cell.first_of_prompt = i == span.first || snapshot.rounds[i - 1].row.prompt_id != entry.row.prompt_id;
         if (entry.step_index < snapshot.steps.size()) {
             cell.excluded = snapshot.steps[entry.step_index].row.excluded;
@@ -132,6 +133,7 @@ std::string describe_round(const RoundCell& cell) {
     for (const PhaseRow& phase : phase_rows)
         if (phase.id == cell.dominant_phase && phase.id > 0 && cell.step_ns > 0)
             text += fmt::format(", {} {:.0f} %", phase.name, 100 * cell.dominant_share);
+    if (!cell.drafter.empty()) text += "; drafted by " + cell.drafter;
     if (cell.clipped) text += "; clipped at the end of the output";
     if (cell.excluded != Excluded::no) text += fmt::format("; time not counted ({})", to_text(cell.excluded));
     return text;

@@ -22,6 +22,7 @@ struct RoundCell {
     Excluded excluded = Excluded::no;
     bool clipped = false;
     bool first_of_prompt = false;
+    std::string drafter;  ///< as in RoundRow
 };
 
 struct RoundsModel {

@@ -47,9 +47,11 @@ std::vector<DrafterChoice> drafter_choices() {
     for (const DrafterInfo& info : drafter_registry()) {
         DrafterChoice choice;
         choice.spec = std::string(info.id);
+        if (!info.usual.empty()) choice.spec.append(":").append(info.usual);
         choice.name = std::string(info.name);
-        choice.traits = {info.drafts, info.uses_head};
-        choice.usable = !info.needs_weights || !find_asset("drafters/" + choice.spec).empty();
+        const DrafterInfo traits = drafter_traits(choice.spec);
+        choice.traits = {traits.drafts, traits.uses_head};
+        choice.usable = !info.needs_weights || !find_asset("drafters/" + std::string(traits.id)).empty();
         if (!choice.usable)
             choice.why_not = "no checkpoint for the demo model: give " + choice.spec + ":FOLDER";
         choices.push_back(std::move(choice));

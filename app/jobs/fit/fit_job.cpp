@@ -132,6 +132,9 @@ Status complete_target(const std::string& model, HeadWeights& weights) {
 
 /// Returns an error if the drafter's heads cannot be fitted.
 Status check_drafter(const FitConfig& config, const ResolvedRun& run) {
+    if (!run.pair.empty())
+        return bad_input("--drafter {}: heads are fitted for one drafter; use --drafter {}",
+                         run.drafter_name(), run.drafter_id);
     const FitRecipe& recipe = fit_recipe(config);
     const bool counts_only = recipe.has(FitRecipe::rankings) && !config.weights;
     if (counts_only || find_drafter(run.drafter_id)->trains_heads) return {};

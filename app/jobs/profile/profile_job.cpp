@@ -105,6 +105,9 @@ Status complete(ProfileConfig& config) {
     DS_TRY(check_artefacts_used(config.run.artefacts, specs));
     for (const std::string& drafter : config.drafters) {
         DS_TRY(resolve_profiled(config, drafter, std::string(full_head_id)));
+        if (!pair_prefix(drafter).empty())
+            return bad_input("--drafters {}: a pair has the costs of its drafters; name them instead",
+                             drafter);
         if (!find_drafter(drafter_id(drafter))->drafts)
             return bad_input("--drafters {}: drafts nothing; it is always measured, leave it out", drafter);
     }

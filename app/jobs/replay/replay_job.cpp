@@ -84,7 +84,7 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hook
 
     ReplayReport report;
     report.recording = models.recording;
-    report.drafter = first.drafter_id;
+    report.drafter = first.drafter_name();
     report.notes = first.notes;
     say_notes(report.notes);
     report.tree = to_text(first.tree);

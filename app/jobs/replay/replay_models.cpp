@@ -113,7 +113,7 @@ Result<DraftModels> load_draft_models(const DrafterGroup& group, const std::vect
     DraftModels out;
     out.drafter = std::move(drafter);
     if (!out.drafter) {
-        hooks.report(-1, "loading drafter " + first.drafter_id);
+        hooks.report(-1, "loading drafter " + first.drafter_name());
         DS_ASSIGN(out.drafter, load_drafter(first, *models.target, *models.backend));
         say_notes(out.drafter->properties().notes);
     }

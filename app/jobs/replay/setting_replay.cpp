@@ -104,6 +104,7 @@ class SettingReplayer {
         record.round.accepted = round.accepted;
         record.round.committed = round.committed;
         record.round.clipped = round.clipped;
+        record.round.drafter = round.drafter;
         record.nodes = draft_rows(tree);
         const std::span<const TokenId> text = texts_[prompt];
         const std::vector<int> path = follow_path(tree, text.subspan(round.prefix));
@@ -163,7 +164,7 @@ class SettingReplayer {
         run.started_utc = utc_text(utc_ns()).text;
         run.frontend = "gui";
         run.target = info.target.name;
-        run.drafter = resolved.drafter_id;
+        run.drafter = resolved.drafter_name();
         run.head = head;
         run.tree = draftscope::to_text(resolved.tree);
         run.name = head.empty() ? run.drafter : run.drafter + " x " + head;

@@ -69,7 +69,9 @@ std::string published_for(const std::string& model, const std::string& drafter) 
 
 Status resolve_drafter(ResolvedRun& run) {
     choose_drafter(run.config);
-    const std::string& spec = run.config.drafter;
+    DS_TRY(check_pair(run.config.drafter));
+    run.pair = pair_prefix(run.config.drafter);
+    const std::string spec = run.config.drafter.substr(run.pair.size());
     const std::size_t colon = spec.find(':');
     run.drafter_id = spec.substr(0, colon);
     run.drafter_path = colon == std::string::npos ? std::string() : spec.substr(colon + 1);
@@ -168,7 +170,7 @@ Status resolve_head(ResolvedRun& run, bool replay) {
     if (const HeadInfo* info = find_head(spec.id); info != nullptr)
         DS_TRY(check_head(*find_drafter(run.drafter_id), *info));
     run.artefacts = find_artefacts(spec, sources);
-    if (run.demo_model && run.config.drafter == run.drafter_id && !run.drafter_path.empty())
+    if (run.demo_model && run.config.drafter == run.drafter_name() && !run.drafter_path.empty())
         run.artefacts.remedy = demo_heads_command(run.drafter_id);
     if (sources.synthetic.empty()) run.ranking_path = run.artefacts.ranking_path;
     // The papers compare dynamic shortlists with the static one of raw text (MicroSpec, figure 1b).
@@ -182,7 +184,8 @@ Status resolve_head(ResolvedRun& run, bool replay) {
             to_text(spec));
     // A jointly trained head selects its drafter, unless the user gives a drafter by path.
     DS_ASSIGN(const std::string trained_drafter, find_trained_drafter(spec, run.artefacts));
-    if (!trained_drafter.empty() && run.config.drafter == run.drafter_id) run.drafter_path = trained_drafter;
+    if (!trained_drafter.empty() && run.config.drafter == run.drafter_name())
+        run.drafter_path = trained_drafter;
     run.head = std::move(spec);
     return {};
 }
@@ -356,6 +359,9 @@ Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
                          config.tree);
     DS_TRY(resolve_model(run));
     DS_TRY(resolve_drafter(run));
+    if (run.auto_tree && !run.pair.empty())
+        return bad_input("--tree {}: forecasts one drafter's rounds; name a tree with --drafter {}",
+                         config.tree, run.drafter_name());
     DS_TRY(find_shipped_acceptance(run));
     DS_TRY(resolve_head(run, replay));
     DS_TRY(resolve_acceptance(run));

@@ -55,7 +55,8 @@ struct ResolvedRun {
     std::optional<SimulatedAcceptance> acceptance;  ///< absent = the target decides
     std::optional<HeadSpec> head;                   ///< absent for drafters without one
     HeadFiles artefacts;
-    std::string drafter_id;
+    std::string pair;        ///< "pair:TEXT+" before the drafter that the next fields describe; "" = none
+    std::string drafter_id;  ///< its heads are those of this drafter
     std::string drafter_path;
     std::string ranking_path;                     ///< token ranking for coverage; "" = none for this target
     std::optional<kernels::Precision> precision;  ///< absent = auto
@@ -68,6 +69,8 @@ struct ResolvedRun {
     /// Returns the acceptance rule in effect: that of --verify, unless acceptance is simulated or the
     /// temperature is 0.
     RulePtr rule() const;
+    /// Returns the drafter's name in reports, "eagle3" or "pair:suffix+eagle3".
+    std::string drafter_name() const { return pair + drafter_id; }
     /// Returns the precision to load the target with. The demo is int8 at auto, as its recorded acceptance.
     std::optional<kernels::Precision> load_precision() const;
 };

@@ -47,7 +47,7 @@ Result<std::unique_ptr<Drafter>> load_drafter(const ResolvedRun& run, Target& ta
                                               kernels::Backend& backend) {
     const std::string spec =
         run.drafter_path.empty() ? run.drafter_id : run.drafter_id + ":" + run.drafter_path;
-    return make_drafter(spec, run.drafter_path, target, backend);
+    return make_drafter(run.pair + spec, run.drafter_path, target, backend);
 }
 
 HeadWeights head_weights(const ResolvedRun& run, const Drafter& drafter, const Target& target) {

@@ -130,9 +130,9 @@ Status ModelCache::load_target(const ResolvedRun& run, const JobHooks& hooks) {
 }
 
 Status ModelCache::load_drafter(const ResolvedRun& run, const JobHooks& hooks) {
-    const DrafterKey key{target_.key, run.drafter_id, run.drafter_path};
+    const DrafterKey key{target_.key, run.drafter_name(), run.drafter_path};
     if (drafter_.holds(key)) return {};
-    hooks.report(-1, "loading drafter " + run.drafter_id);
+    hooks.report(-1, "loading drafter " + run.drafter_name());
     head_.value.reset();
     full_head_.reset();
     drafter_.value.reset();

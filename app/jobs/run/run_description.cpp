@@ -190,7 +190,7 @@ RunRow describe_run(const RunPlan& plan, const ModelCache& models, const TierCho
     row.frontend = frontend;
     row.target = models.target().config().name;
     row.synthetic = is_synthetic_model(config.model);
-    row.drafter = run.drafter_id;
+    row.drafter = run.drafter_name();
     const bool drafts = find_drafter(run.drafter_id)->drafts;
     row.head = models.head() != nullptr && drafts ? to_text(*run.head) : std::string();
     row.tree = drafts ? to_text(run.tree) : std::string("none");

@@ -62,6 +62,7 @@ std::optional<RunPlan> RunPlan::make_baseline() const {
     std::erase_if(plain.skipped, [&](int index) { return index >= plain.total; });
     if (plain.conversations.empty()) return std::nullopt;
     ResolvedRun& settings = plain.run;
+    settings.pair.clear();
     settings.drafter_id = plain_drafter;
     settings.drafter_path.clear();
     settings.head.reset();

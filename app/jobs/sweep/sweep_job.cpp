@@ -355,7 +355,7 @@ Status save(Sweep& sweep) {
 
 Status run_group(Sweep& sweep, const DrafterPlan& plan, const DrafterGroup& group) {
     const ResolvedRun& first = plan.runs[group.heads.front()];
-    std::shared_ptr<Drafter>& drafter = sweep.loaded.drafters[{first.drafter_id, first.drafter_path}];
+    std::shared_ptr<Drafter>& drafter = sweep.loaded.drafters[{first.drafter_name(), first.drafter_path}];
     DS_ASSIGN(const DraftModels models,
               load_draft_models(group, plan.runs, sweep.models(), sweep.hooks, drafter));
     drafter = models.drafter;

@@ -218,6 +218,7 @@ void RandomCapture::tree(RoundRecord& record) {
     r.tree_nodes = nodes;
     r.draft_tokens = nodes - 1;
     r.committed = r.accepted + 1;
+    if (r.committed % 2 == 0) r.drafter = "suffix";
 }
 
 std::vector<SpanRow> RandomCapture::spans(TimeNs start, TimeNs end) {

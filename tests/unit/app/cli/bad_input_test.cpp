@@ -114,6 +114,15 @@ TEST_F(BadInput, UnknownNamesListTheKnownOnes) {
 }
 
 TEST_F(BadInput, DrafterWithoutACheckpoint) {
+    for (const std::string spec : {"pair", "pair:suffix", "pair:eagle3+ngram"})
+        expect_one_line_error(run(folder_, {"run", "--model", model_, "--drafter", spec, "--prompt", "x"}),
+                              {"'" + spec + "'", "pair:suffix+eagle3"});
+    expect_one_line_error(run(folder_, {"run", "--model", model_, "--drafter", "pair:suffix+ngram", "--tree",
+                                        "auto", "--prompt", "x"}),
+                          {"--tree auto", "pair:suffix+ngram"});
+    expect_one_line_error(run(folder_, {"run", "--model", model_, "--drafter",
+                                        "pair:suffix+eagle2:/nonexistent", "--prompt", "x"}),
+                          {"/nonexistent"});
     expect_one_line_error(run(folder_, {"run", "--model", model_, "--drafter", "eagle2", "--prompt", "x"}),
                           {"eagle2", "checkpoint"});
     expect_one_line_error(

@@ -214,6 +214,10 @@ TEST(Rounds, DominantPhaseIsTheLongestAndSharesAreOfTheStep) {
     }
     EXPECT_NE(describe_round(model.cells[0]).find("warmup"), std::string::npos);
     EXPECT_NE(describe_round(model.cells[5]).find("verify"), std::string::npos);
+    RoundCell of_pair = model.cells[5];
+    EXPECT_EQ(describe_round(of_pair).find("drafted by"), std::string::npos);
+    of_pair.drafter = "suffix";
+    EXPECT_NE(describe_round(of_pair).find("drafted by suffix"), std::string::npos);
 }
 
 TEST(Rounds, AcceptanceCountsReachedDepths) {
