@@ -18,9 +18,9 @@ struct DepthAcceptance {
 };
 
 /// Adds one round to `depths`, indexed by depth - 1. Warm-up rounds count. Clipped rounds don't, because the
-/// end of the text cut them.
+/// end of the text cut them; nor do imported rounds of unknown depth.
 inline void add_round(std::vector<DepthAcceptance>& depths, int tree_depth, int accepted, bool clipped) {
-    if (clipped) return;
+    if (clipped || tree_depth < 0) return;
     const auto reached = static_cast<std::size_t>(std::min(tree_depth, accepted + 1));
     depths.resize(std::max(depths.size(), reached));
     for (std::size_t i = 0; i < reached; ++i) {

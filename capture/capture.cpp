@@ -211,7 +211,8 @@ void Capture::append_step(const StepRecord& record) {
     entry.phases = append_all(base_.step_phases, record.phases);
     for (const SpanRow& span : record.spans)
         entry.head_calls += span.phase_id == static_cast<int>(Phase::head) ? 1 : 0;
-    lanes_for(record.step.run_id).add_step(record.step, step_index);
+    if (record.step.excluded != Excluded::untimed)
+        lanes_for(record.step.run_id).add_step(record.step, step_index);
     for (const RoundRecord& round : record.rounds) append_round(round, step_index);
     base_.steps.push_back(std::move(entry));
     base_.live = nullptr;

@@ -65,14 +65,16 @@ std::vector<PhaseStats> phase_stats(const Snapshot& snapshot, RowId run_id);
 
 /// Returns how the run's text relates to the target's: "exact", "distribution" or "lossy". "exact" is the
 /// autoregressive text, "distribution" is sampled from the target's distribution with other random numbers,
-/// and "lossy" comes from another distribution. Reads `config_json`, where the engine writes it.
+/// and "lossy" comes from another distribution. "unknown": an imported run does not say. Reads `config_json`,
+/// where the engine writes it.
 std::string_view losslessness(const RunRow& run);
 
 /// Totals of a run.
 struct RunTotals {
     std::int64_t rounds = 0, draft_tokens = 0, accepted = 0, committed = 0, generated = 0, steps = 0;
-    std::int64_t excluded_warmup = 0, excluded_paused = 0, excluded_shadow = 0;
-    TimeNs decode_ns = 0;  ///< time of all steps, paused time excluded
+    std::int64_t excluded_warmup = 0, excluded_paused = 0, excluded_shadow = 0, untimed = 0;
+    std::int64_t unknown_drafts = 0;  ///< imported rounds that `draft_tokens` lacks
+    TimeNs decode_ns = 0;             ///< time of all steps, paused time excluded
     TimeNs prefill_ns = 0;
     TimeNs counted_ns = 0;               ///< part of decode_ns in steps whose time counts
     std::int64_t counted_committed = 0;  ///< tokens committed in counted_ns
@@ -90,10 +92,11 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id);
 struct PromptStats {
     RowId prompt_id = 0;
     std::int64_t rounds = 0, draft_tokens = 0, accepted = 0, committed = 0;
-    TimeNs decode_ns = 0;          ///< time of all steps of the prompt, paused time excluded
-    double tau = 0;                ///< 0 without rounds
-    double tau_unclipped = 0;      ///< 0 without rounds
-    double tokens_per_second = 0;  ///< over counted steps, as in RunTotals; 0 without any
+    std::int64_t unknown_drafts = 0;  ///< imported rounds that `draft_tokens` lacks
+    TimeNs decode_ns = 0;             ///< time of all steps of the prompt, paused time excluded
+    double tau = 0;                   ///< 0 without rounds
+    double tau_unclipped = 0;         ///< 0 without rounds
+    double tokens_per_second = 0;     ///< over counted steps, as in RunTotals; 0 without any
 };
 /// Returns the statistics in the order of the run's prompts.
 std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id);

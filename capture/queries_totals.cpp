@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
@@ -25,7 +26,8 @@ struct Speed {
 template <typename Totals>
 void add_round(Totals& of, const RoundRow& round) {
     ++of.rounds;
-    of.draft_tokens += round.draft_tokens;
+    of.draft_tokens += std::max(round.draft_tokens, 0);
+    of.unknown_drafts += round.draft_tokens < 0 ? 1 : 0;
     of.accepted += round.accepted;
     of.committed += round.committed;
 }
@@ -43,6 +45,7 @@ std::string_view losslessness(const RunRow& run) {
     const auto written = config.find(losslessness_key);
     for (const std::string_view known : {"exact", "distribution", "lossy"})
         if (written != config.end() && *written == known) return known;
+    if (run.acceptance == imported_acceptance) return "unknown";
     // Captures of older versions have only the rule's name.
     if (run.acceptance != "real") return "lossy";
     // At temperature 0 every rule is greedy exact match.
@@ -61,6 +64,7 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
         out.excluded_warmup += step.excluded == Excluded::warmup ? 1 : 0;
         out.excluded_paused += step.excluded == Excluded::paused ? 1 : 0;
         out.excluded_shadow += step.excluded == Excluded::shadow ? 1 : 0;
+        out.untimed += step.excluded == Excluded::untimed ? 1 : 0;
     }
     for (const RoundEntry& entry : snapshot.rounds) {
         const RoundRow& round = entry.row;

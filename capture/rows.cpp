@@ -8,7 +8,7 @@ namespace {
 // These texts are stored in capture files.
 constexpr std::string_view run_end_texts[] = {"", "ok", "cancelled", "error", "recovered"};
 constexpr std::string_view finish_texts[] = {"", "eos", "length", "context", "cancelled"};
-constexpr std::string_view excluded_texts[] = {"", "warmup", "paused", "shadow"};
+constexpr std::string_view excluded_texts[] = {"", "warmup", "paused", "shadow", "untimed"};
 constexpr std::string_view source_texts[] = {"prefill", "draft", "bonus"};
 constexpr std::string_view mode_texts[] = {"drive", "selfpaced", "aligned", "calibration"};
 

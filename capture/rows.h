@@ -17,7 +17,8 @@ enum class RunEnd { live, ok, cancelled, error, recovered };
 /// Why a prompt's output ended; `context` = the context was full.
 enum class Finish { none, eos, length, context, cancelled };
 /// Why a step's time does not count. `shadow`: another head drafted within it, in captures of older versions.
-enum class Excluded : std::uint8_t { no, warmup, paused, shadow };
+/// `untimed`: an imported step whose time is not known.
+enum class Excluded : std::uint8_t { no, warmup, paused, shadow, untimed };
 enum class TokenSource : std::uint8_t { prefill, draft, bonus };
 /// How a head was evaluated: it drove the run, or shadowed the driving head.
 enum class HeadMode : std::uint8_t { drive, selfpaced, aligned, calibration };
@@ -70,9 +71,9 @@ struct PromptRow {
     std::string category;
     std::string text;
     std::string output;
-    int prompt_tokens = 0;
+    int prompt_tokens = 0;  ///< negative = not known
     int generated_tokens = 0;
-    TimeNs prefill_ns = 0;
+    TimeNs prefill_ns = 0;  ///< 0 = not known
     Finish finish = Finish::none;
 };
 
@@ -92,6 +93,7 @@ struct StepRow {
     bool time_counts() const { return excluded == Excluded::no; }
 };
 
+/// In imported rounds, negative numbers are not known: NULL in SQL.
 struct RoundRow {
     RowId id = 0;
     RowId run_id = 0;
@@ -125,7 +127,8 @@ struct NodeRow {
     bool accepted = false;
     TokenId target_token_id = no_token;  ///< token that the target emits after this node
     std::optional<float> target_token_prob;
-    bool target_covered = true;  ///< whether the head's active set contained target_token_id at this node
+    /// Whether the head's active set contained target_token_id at this node. Absent = not known.
+    std::optional<bool> target_covered = true;
 };
 
 struct NodeTopRow {
@@ -144,7 +147,8 @@ struct TokenRow {
     TokenSource source = TokenSource::draft;
     int depth = 0;            ///< depth in the round at which it was emitted, 1 = first token of the round
     std::optional<int> rank;  ///< frequency rank in the vocabulary ranking
-    bool covered = true;      ///< whether the head's active set contained it at that depth
+    /// Whether the head's active set contained it at that depth. Absent = not known.
+    std::optional<bool> covered = true;
 };
 
 struct SpanRow {

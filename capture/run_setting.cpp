@@ -72,6 +72,8 @@ class FieldList {
         add_configured("tokenizer_fingerprint", "tokenizer", kind);
         add("tier", "tier", run.tier, kind);
         add("backend", "back end", run.backend, kind);
+        add("engine", "engine", config_.value(import_key, json::object()).value("engine", json()),
+            SettingKind::subject);
         add("cpu", "CPU", machine.value("cpu", json()), kind);
         add("cores", "cores", machine.value("cores", json()), kind);
         add("isa", "instruction set", machine.value("isa", json()), kind);
@@ -88,7 +90,7 @@ class FieldList {
         add_configured("max_new", "max-new", kind);
         add_configured("context", "context limit", kind);
         // With simulated acceptance the text has no meaning, nor does its end.
-        if (run.acceptance != "real")
+        if (run.acceptance != "real" && run.acceptance != imported_acceptance)
             add("ignore_eos", "ignore-eos", true, kind);
         else
             add_configured("ignore_eos", "ignore-eos", kind);
@@ -101,8 +103,8 @@ class FieldList {
         constexpr auto kind = SettingKind::subject;
         add("precision", "precision", run.precision, kind);
         add("numerics", "numerics", run.numerics, kind);
-        add("batch", "batch", run.batch, kind);
-        add("threads", "threads", run.threads, kind);
+        add("batch", "batch", run.batch < 0 ? json() : json(run.batch), kind);
+        add("threads", "threads", run.threads < 0 ? json() : json(run.threads), kind);
         add_configured("pin", "pin", kind);
         if (run.backend == "cpu") return;
         add_configured("gpu_graphs", "GPU graphs", kind);
@@ -197,6 +199,7 @@ const std::vector<std::string_view>& setting_config_keys() {
                                                        "gpu_rounds",
                                                        "l2_window",
                                                        role_key,
+                                                       import_key,
                                                        losslessness_key};
     return keys;
 }

@@ -64,6 +64,19 @@ inline constexpr std::string_view bench_key = "bench";
 /// Key in `config_json` of the recording along which the rounds of a swept setting were replayed.
 inline constexpr std::string_view replayed_recording_key = "recording";
 
+/// Value of RunRow::acceptance: another engine decoded, and its word is taken.
+inline constexpr std::string_view imported_acceptance = "imported";
+/// Counters of an imported run: sums over rounds that the file does not list one by one. `drafted_sum` also
+/// counts the drafts of listed rounds whose own number is not known.
+inline constexpr std::string_view rounds_sum = "rounds_sum", accepted_sum = "accepted_sum",
+                                  drafted_sum = "drafted_sum";
+/// Returns "not known" for an empty text of an imported run.
+inline std::string or_unknown(const std::string& text) {
+    return text.empty() ? "not known" : text;
+}
+/// Key in `config_json` of the header of an imported run.
+inline constexpr const char* import_key = "import";
+
 /// Returns the memory read bandwidth in GB/s that `draftscope doctor` measured with the run's thread count.
 /// Absent if it was not measured.
 std::optional<double> probed_gb_per_s(const RunRow& run);

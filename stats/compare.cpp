@@ -238,6 +238,16 @@ std::string describe_result(const Comparison& c) {
                        adjusted_text(c));
 }
 
+/// Describes the result of runs whose times are not known.
+std::string describe_acceptance(const Comparison& c) {
+    const auto& range = c.tau.ratio.interval;
+    return fmt::format(
+        "On {}, tau {} ({:.2f} to {:.2f}{}). No times are known, so nothing is said about speed.",
+        sample_text(c), tau_text(c.tau), c.tau.a, c.tau.b,
+        range ? fmt::format(", ratio {:.3f} to {:.3f}", range->low, range->high)
+              : "; " + no_interval_text(c.conversations));
+}
+
 /// Describes the machine's effect on the comparison; "" if verification shows none.
 std::string machine_verdict(const Comparison& c) {
     if (!c.machine || !c.machine->differs.value_or(false)) return {};
@@ -268,7 +278,8 @@ void warn(Comparison& c) {
     if (const std::string further = allowed_difference_text(c.differences); !further.empty())
         c.warnings.push_back("the runs also differ in " + further +
                              "; the result shows their combined effect");
-    if (c.a.tier != "T0" || c.b.tier != "T0")
+    const bool imported = c.a.acceptance == imported_acceptance && c.b.acceptance == imported_acceptance;
+    if (!imported && (c.a.tier != "T0" || c.b.tier != "T0"))
         c.warnings.push_back("times were measured at " + tier_text(c.a.tier) + " / " + tier_text(c.b.tier) +
                              ", which slows the run; report only speeds of tier 0");
     if (c.a.synthetic || c.b.synthetic)
@@ -340,7 +351,11 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
     out.only_a = found.only_a;
     out.only_b = found.only_b;
     out.same_tokens = found.same_tokens;
-    if (std::ranges::none_of(pairs, [](const PromptPair& pair) { return pair.a.timed_rounds > 0; }))
+    out.has_times =
+        std::ranges::any_of(pairs, [](const PromptPair& pair) { return pair.a.timed_rounds > 0; });
+    // Imported runs are compared by acceptance alone if a side has no times.
+    if (!out.has_times &&
+        (pairs.empty() || out.a.acceptance != imported_acceptance || out.b.acceptance != imported_acceptance))
         return bad_input(
             "the runs have no prompt in common (by suite, id, turn and text) with counted rounds in both; "
             "record both over the same prompt file, with enough tokens that rounds remain after warm-up "
@@ -358,7 +373,7 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
         untimed_a += pair.a.untimed_rounds;
         untimed_b += pair.b.untimed_rounds;
     }
-    if (untimed_a != untimed_b)
+    if (untimed_a != untimed_b && out.has_times)
         out.warnings.push_back(fmt::format(
             "the times of {:.0f} of A's rounds and {:.0f} of B's do not count (paused, or timed with "
             "a second draft): the speeds are over different parts of the texts",
@@ -379,7 +394,7 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
         options.bootstrap);
     out.phases = compare_phases(pairs, options.bootstrap);
     check_machine(pairs, out, options.bootstrap);
-    out.verdict = machine_verdict(out) + describe_result(out);
+    out.verdict = out.has_times ? machine_verdict(out) + describe_result(out) : describe_acceptance(out);
     warn(out);
     return out;
 }
@@ -403,17 +418,21 @@ std::array<std::string, 6> compare_cells(const ComparedQuantity& q) {
     const std::string range =
         q.ratio.interval ? fmt::format("{:.3f} .. {:.3f}", q.ratio.interval->low, q.ratio.interval->high)
                          : std::string("-");
+    const bool known = q.a > 0 || q.b > 0;
     return {q.unit.empty() ? q.name : q.name + ", " + q.unit,
-            fmt::format("{:.{}f}", q.a, digits),
-            fmt::format("{:.{}f}", q.b, digits),
+            known ? fmt::format("{:.{}f}", q.a, digits) : "-",
+            known ? fmt::format("{:.{}f}", q.b, digits) : "-",
             q.a > 0 ? fmt::format("{:.3f}", q.ratio.value) : std::string("-"),
             range,
-            change_text(q)};
+            known ? change_text(q) : "not known"};
 }
 
 std::string compare_side(char letter, const RunRow& run, const std::vector<RowId>& runs) {
     const std::string which = runs.size() > 1 ? fmt::format("runs {}, pooled", fmt::join(runs, ", "))
                                               : fmt::format("run {}", run.id);
+    if (run.acceptance == imported_acceptance)
+        return fmt::format("{}  {}  IMPORTED from {}  target {}  drafter {}  tree {}", letter, which,
+                           run.name, or_unknown(run.target), or_unknown(run.drafter), or_unknown(run.tree));
     return fmt::format("{}  {}  drafter {}  head {}  tree {}  {}  {}  {}{}{}", letter, which, run.drafter,
                        run.head.empty() ? "-" : run.head, run.tree, run.precision,
                        format_count(run.threads, "thread"), tier_text(run.tier),

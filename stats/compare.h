@@ -48,6 +48,7 @@ struct Comparison {
     /// Number of pairs with equal tokens. If both runs are exact at temperature 0, a lower number means that
     /// the work differed.
     std::size_t same_tokens = 0;
+    bool has_times = true;  ///< false: imported runs, compared by tau alone
     ComparedQuantity speed, tau, round_time;
     std::vector<ComparedQuantity> phases;  ///< exposed time per round, in table order
     /// Verification times of both runs, as a control of the machine. Absent without equal trees, or if the

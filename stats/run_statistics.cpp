@@ -243,6 +243,7 @@ std::vector<PositionBin> speed_by_position(const Snapshot& snapshot, RowId run_i
         if (round.run_id != run_id) continue;
         const auto prompt = prompt_tokens.find(round.prompt_id);
         const int before = prompt == prompt_tokens.end() || by_context ? 0 : prompt->second;
+        if (round.context_length < 0 || before < 0) continue;  // an imported round without a place
         Sum& sum = sums[bin_of(round.context_length - before)];
         ++sum.bin.rounds;
         sum.bin.accepted += round.accepted;

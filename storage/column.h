@@ -27,7 +27,6 @@ struct Column {
     std::string_view refers = {};                               ///< table whose id it holds
     bool is_key = false, is_computed = false, is_blob = false;
     bool null_if_none = false;  ///< an id of 0 and a negative number are stored as NULL
-    bool required = false;      ///< a real number that must not be NULL
     std::int64_t low = std::numeric_limits<int>::min(), high = std::numeric_limits<int>::max();
     int since = 0;                   ///< schema version that added it; 0 = with its table
     std::string_view fallback = {};  ///< SQL literal: its value in older files; empty = NULL
@@ -35,10 +34,6 @@ struct Column {
     constexpr Column or_null() {
         null_if_none = true;
         return std::is_same_v<Field, int> ? range(0, 1 << 30) : *this;
-    }
-    constexpr Column not_null() {
-        required = true;
-        return *this;
     }
     /// Limits the values that a file may hold.
     constexpr Column range(std::int64_t lowest, std::int64_t highest) {

@@ -64,7 +64,7 @@ const std::vector<Migration>& migrations() {
         {5, added_sql(6)},
         {6, added_sql(7)},
         {7, "", drop_empty_counters},
-        {8, added_sql(9)},
+        {8, added_sql(9)},  // columns may also be NULL; no row of an older file lacks a value
     };
     return steps;
 }

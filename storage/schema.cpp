@@ -27,7 +27,9 @@ std::string index_sql() {
 // Captures of older versions have only the rule's name.
 const char* const losslessness_sql =
     "CASE iif(json_valid(config_json), json_extract(config_json, '$.losslessness'), NULL) "
-    "WHEN 'exact' THEN 'exact' WHEN 'distribution' THEN 'in distribution' WHEN 'lossy' THEN 'LOSSY' ELSE "
+    "WHEN 'exact' THEN 'exact' WHEN 'distribution' THEN 'in distribution' WHEN 'lossy' THEN 'LOSSY' WHEN "
+    "'unknown' THEN "
+    "'unknown' ELSE "
     "CASE WHEN acceptance <> 'real' THEN 'LOSSY' WHEN temperature <= 0 OR verify = 'match' THEN 'exact' "
     "WHEN verify = 'pq' THEN 'in distribution' ELSE 'LOSSY' END END";
 

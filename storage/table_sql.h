@@ -78,7 +78,7 @@ std::string definition_sql(const Column<Row, Field>& column) {
     } else if constexpr (std::is_same_v<Value, std::string>) {
         out += column.is_blob ? " BLOB" : " TEXT";
     } else if constexpr (std::is_floating_point_v<Value>) {
-        nullable = !column.required;
+        nullable = true;
         out += " REAL";
     } else {
         if (std::is_same_v<Value, bool>) check = "0, 1";

@@ -38,8 +38,8 @@ struct Table<RunRow> : TableOf<RunRow> {
         key("id", &R::id), col("name", &R::name), col("started_utc", &R::started_utc),
         choice("ended", &R::ended, run_end_from), col("frontend", &R::frontend), col("target", &R::target),
         col("drafter", &R::drafter), col("head", &R::head), col("tree", &R::tree), col("verify", &R::verify),
-        col("temperature", &R::temperature).not_null(), col("seed", &R::seed), col("batch", &R::batch),
-        col("threads", &R::threads), col("backend", &R::backend), col("precision", &R::precision),
+        col("temperature", &R::temperature), col("seed", &R::seed), col("batch", &R::batch).or_null(),
+        col("threads", &R::threads).or_null(), col("backend", &R::backend), col("precision", &R::precision),
         col("numerics", &R::numerics), col("tier", &R::tier), col("synthetic", &R::synthetic),
         col("acceptance", &R::acceptance), col("vocab_id", &R::vocab_id).or_null(),
         col("config_json", &R::config_json), col("machine_json", &R::machine_json),
@@ -51,12 +51,12 @@ struct Table<RunRow> : TableOf<RunRow> {
 template <>
 struct Table<PromptRow> : TableOf<PromptRow> {
     static constexpr std::string_view name = "prompt";
-    static constexpr auto columns =
-        std::tuple(key("id", &R::id), ref("run_id", &R::run_id, "run"), col("ordinal", &R::ordinal),
-                   col("external_id", &R::external_id), col("turn", &R::turn), col("suite", &R::suite),
-                   col("category", &R::category), col("text", &R::text), col("output", &R::output),
-                   col("prompt_tokens", &R::prompt_tokens), col("generated_tokens", &R::generated_tokens),
-                   col("prefill_ns", &R::prefill_ns), choice("finish", &R::finish, finish_from));
+    static constexpr auto columns = std::tuple(
+        key("id", &R::id), ref("run_id", &R::run_id, "run"), col("ordinal", &R::ordinal),
+        col("external_id", &R::external_id), col("turn", &R::turn), col("suite", &R::suite),
+        col("category", &R::category), col("text", &R::text), col("output", &R::output),
+        col("prompt_tokens", &R::prompt_tokens).or_null(), col("generated_tokens", &R::generated_tokens),
+        col("prefill_ns", &R::prefill_ns).or_null(), choice("finish", &R::finish, finish_from));
 };
 
 template <>
@@ -64,7 +64,7 @@ struct Table<StepRow> : TableOf<StepRow> {
     static constexpr std::string_view name = "step";
     static constexpr auto columns = std::tuple(
         key("id", &R::id), ref("run_id", &R::run_id, "run"), col("ordinal", &R::ordinal),
-        col("start_ns", &R::start_ns), col("end_ns", &R::end_ns), col("paused_ns", &R::paused_ns),
+        col("start_ns", &R::start_ns), col("end_ns", &R::end_ns).or_null(), col("paused_ns", &R::paused_ns),
         choice("excluded", &R::excluded, excluded_from), col("sampled", &R::sampled).added_in(6, "1"));
 };
 
@@ -73,11 +73,12 @@ struct Table<RoundRow> : TableOf<RoundRow> {
     static constexpr std::string_view name = "round";
     static constexpr auto columns = std::tuple(
         key("id", &R::id), ref("run_id", &R::run_id, "run"), ref("step_id", &R::step_id, "step"),
-        ref("prompt_id", &R::prompt_id, "prompt"), col("ordinal", &R::ordinal), col("start_ns", &R::start_ns),
-        col("end_ns", &R::end_ns), col("context_length", &R::context_length),
-        col("tree_nodes", &R::tree_nodes), col("tree_depth", &R::tree_depth),
-        col("drafted", &R::draft_tokens), col("accepted", &R::accepted), col("committed", &R::committed),
-        col("clipped", &R::clipped), col("drafter", &R::drafter).added_in(9, "''"));
+        ref("prompt_id", &R::prompt_id, "prompt"), col("ordinal", &R::ordinal).or_null(),
+        col("start_ns", &R::start_ns), col("end_ns", &R::end_ns).or_null(),
+        col("context_length", &R::context_length).or_null(), col("tree_nodes", &R::tree_nodes).or_null(),
+        col("tree_depth", &R::tree_depth).or_null(), col("drafted", &R::draft_tokens).or_null(),
+        col("accepted", &R::accepted), col("committed", &R::committed), col("clipped", &R::clipped),
+        col("drafter", &R::drafter).added_in(9, "''"));
 };
 
 template <>

@@ -33,6 +33,7 @@ json quantity_json(const ComparedQuantity& q) {
                                  field("change", change_text)),
                             q);
     if (q.a <= 0) out["ratio"] = nullptr;
+    if (q.a <= 0 && q.b <= 0) out["a"] = out["b"] = out["change"] = nullptr;
     return out;
 }
 
@@ -157,6 +158,7 @@ Result<Comparison> compare_files(const CompareArguments& options) {
 
 /// Fails if B's speed is shown to lie below `limit` times A's.
 Status check_speed(const Comparison& c, double limit) {
+    if (!c.has_times) return bad_input("--fail-below: the imported runs have no times to compare");
     const Estimate& ratio = c.speed.ratio;
     const double highest = ratio.interval ? ratio.interval->high : ratio.value;
     if (highest >= limit) return {};

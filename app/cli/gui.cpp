@@ -9,6 +9,7 @@
 #include "app/gui/entry.h"
 #include "app/jobs/controller/controller.h"
 #include "storage/capture_file.h"
+#include "storage/import/import_rounds.h"
 #include "storage/import/import_timeline.h"
 #endif
 
@@ -18,6 +19,10 @@ namespace draftscope::cli {
 namespace {
 
 /// Reports an invalid file on the terminal. The window reads the file again.
+Status check_rounds(const std::string& file) {
+    if (const auto imported = import_rounds(file); !imported.ok()) return imported.error();
+    return {};
+}
 Status check_timeline(const std::string& file) {
     if (const auto imported = import_timeline(file); !imported.ok()) return imported.error();
     return {};
@@ -26,6 +31,15 @@ Status check_timeline(const std::string& file) {
 Result<int> do_gui(const GuiOptions& options) {
     for (const std::string& file :
          options.files) {  // report an invalid file on the terminal instead of opening an empty window
+        if (is_rounds_file(file)) {
+            DS_TRY(check_rounds(file));
+            if (options.files.size() > 1)
+                return bad_input(
+                    "{}: rounds of another engine are opened by themselves; draftscope import "
+                    "makes captures to compare",
+                    file);
+            continue;
+        }
         const TimelineFormat kind = detect_timeline_format(file);
         DS_TRY(kind == TimelineFormat::none ? probe_capture(file) : check_timeline(file));
         if (kind != TimelineFormat::none && options.files.size() > 1)
@@ -55,7 +69,8 @@ void add_gui(CLI::App& program, Action& action) {
         "         draftscope gui full.dscope slimspec.dscope --layout compare");
     command->add_option("files", options->files,
                         "capture files: the first is shown, the others are compared with it; or one timeline "
-                        "of Nsight Systems (SQLite export) or PyTorch's profiler (JSON)");
+                        "of Nsight Systems (SQLite export) or PyTorch's profiler (JSON); or one file that "
+                        "draftscope import reads");
     command->add_option("--overlay,--beside", options->overlay,
                         "timeline of Nsight Systems or PyTorch's profiler, shown under the capture's "
                         "timeline");

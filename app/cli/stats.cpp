@@ -7,6 +7,7 @@
 
 #include "app/cli/cli.h"
 #include "app/cli/head_tables.h"
+#include "app/cli/imported_tables.h"
 #include "app/cli/tables.h"
 #include "base/fields.h"
 #include "capture/quantile.h"
@@ -152,15 +153,26 @@ json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
                                       tier, synthetic, acceptance),
                             run);
     out.update(run_figures_json(snapshot, run.id));
+    if (run.acceptance == imported_acceptance) out["import"] = imported_json(snapshot, run);
     out.update({{"ended", run.ended == RunEnd::live ? json(nullptr) : json(to_text(run.ended))},
                 {"lossless", losslessness(run)},
                 {"is_baseline", is_baseline(run)},
                 {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
                 {"notes", notes_json(snapshot, run.id)}});
+    if (run.acceptance == imported_acceptance && !has_phases(snapshot, run.id))
+        out["phases"] = out["statistics"]["phases"] = json::array();
     return out;
 }
 
 void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
+    if (run.acceptance == imported_acceptance) {
+        print("{}{}", imported_text(snapshot, run), position_text(snapshot, run.id));
+        if (has_phases(snapshot, run.id))
+            print("\n{}", statistics_text(run_statistics(snapshot, run.id, cut_warmup), std::nullopt));
+        print_losses(snapshot, run.id);
+        for (const json& note : notes_json(snapshot, run.id)) print("note: {}\n", note.get<std::string>());
+        return print("\n");
+    }
     const RunTotals totals = run_totals(snapshot, run.id);
     const std::string ended = run.ended == RunEnd::live ? "unfinished" : std::string(to_text(run.ended));
     print("run {}  {}  {}{}{}{}\n", run.id, run.started_utc, ended,

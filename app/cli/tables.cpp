@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 
@@ -98,6 +99,8 @@ json totals_json(const Snapshot& snapshot, RowId run_id) {
              as(seconds, join(field("decode_seconds", &RunTotals::decode_ns),
                               field("prefill_seconds", &RunTotals::prefill_ns))));
     json out = write_fields(fields, totals);
+    if (totals.unknown_drafts > 0) out["drafted"] = nullptr;
+    if (totals.untimed > 0 && totals.decode_ns == 0) out["decode_seconds"] = nullptr;
     out["histogram"] = histogram;
     out["per_depth"] = std::move(per_depth);
     return out;
@@ -147,6 +150,7 @@ std::string or_dash(const std::string& text) {
 }
 
 std::string temperature_text(double temperature) {
+    if (std::isnan(temperature)) return "temperature not known";
     return temperature > 0 ? fmt::format("T={:g}", temperature) : "greedy";
 }
 
@@ -280,6 +284,7 @@ std::string excluded_text(const Snapshot& snapshot, RowId run_id) {
     std::vector<std::string> parts;
     if (totals.excluded_warmup > 0) parts.push_back(fmt::format("{} warm-up", totals.excluded_warmup));
     if (totals.excluded_paused > 0) parts.push_back(fmt::format("{} paused", totals.excluded_paused));
+    if (totals.untimed > 0) parts.push_back(fmt::format("{} without a time", totals.untimed));
     if (totals.excluded_shadow > 0)
         parts.push_back(fmt::format("{} timed with a second draft", totals.excluded_shadow));
     if (parts.empty()) return {};

@@ -168,7 +168,7 @@ void DecodeStep::make_round_rows(Round& round) {
     const bool nodes = core_.records_nodes();
     RoundRecord& record = round.record;
     record.tokens = token_rows(core_, round);
-    for (const TokenRow& token : record.tokens) round.uncovered += token.covered ? 0 : 1;
+    for (const TokenRow& token : record.tokens) round.uncovered += token.covered == true ? 0 : 1;
     if (nodes) {
         record.nodes = node_rows(core_, round);
         record.tops = top_rows(core_, round, std::min(num_top_tokens, core_.vocab));

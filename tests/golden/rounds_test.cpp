@@ -27,7 +27,7 @@ RoundText text_of(const RoundRecord& record) {
     double draft = 0, target = 0, ranks = 0;
     for (const NodeRow& node : record.nodes) {
         text.words += fmt::format(" {}/{}{}{}{}", node.token_id, node.parent, node.accepted ? "+" : ">",
-                                  node.target_token_id, node.target_covered ? "" : "!");
+                                  node.target_token_id, node.target_covered == true ? "" : "!");
         draft += static_cast<double>(node.draft_logprob);
         target += static_cast<double>(node.target_prob.value_or(0));
         ranks += node.target_rank.value_or(0);

@@ -78,8 +78,8 @@ std::vector<RoundToken> tokens_of_round(const Snapshot& snapshot, const Vocab* v
         const TokenRow& token = snapshot.tokens[entry.tokens.first + i];
         const std::optional<int> rank = token_rank(vocab, token);
         if (!rank) continue;
-        tokens.push_back(
-            {token.token_id, token_label(snapshot, run, token.token_id), *rank + 1.0, token.covered});
+        tokens.push_back({token.token_id, token_label(snapshot, run, token.token_id), *rank + 1.0,
+                          token.covered.value_or(true)});
     }
     return tokens;
 }
@@ -181,9 +181,10 @@ void CoverageIndex::update(const Snapshot& snapshot, RowId run_id) {
         const PromptRow* prompt = snapshot.prompt(token.prompt_id);
         if (prompt == nullptr || prompt->run_id != run_id) continue;
         const std::optional<int> rank = token_rank(vocab, token);
-        add(all_, rank, token.covered);
+        const bool covered = token.covered.value_or(true);
+        add(all_, rank, covered);
         ++by_token_[token.token_id];
-        if (!prompt->category.empty()) add(by_category_[prompt->category], rank, token.covered);
+        if (!prompt->category.empty()) add(by_category_[prompt->category], rank, covered);
     }
 }
 
@@ -228,7 +229,9 @@ CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& inde
     const RunRow* run = snapshot.run(index.run_id());
     if (run == nullptr || index.all().emitted == 0) {
         model.empty_text = run == nullptr ? "No run yet. Coverage needs emitted tokens."
-                                          : "No round has emitted a token yet.";
+                           : run->acceptance == imported_acceptance
+                               ? "The imported file has no token ids, so nothing can be ranked."
+                               : "No round has emitted a token yet.";
         return model;
     }
     const Vocab* vocab = snapshot.vocab(run->vocab_id);
@@ -247,7 +250,8 @@ CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& inde
     if (index.all().ranked == 0) {
         model.ranking_text =
             "No token ranking is known for this vocabulary, so there is no curve. The heads fr-spec, "
-            "pa-fr and vocabtrim include one; draftscope fit computes one from raw text.";
+            "pa-fr and vocabtrim include one; draftscope fit computes one from raw text. An import takes one "
+            "with --model and --ranking.";
         return model;
     }
     model.vocab_size = std::max(model.vocab_size, static_cast<int>(index.all().by_rank.size()));

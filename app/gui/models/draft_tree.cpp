@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "capture/run_setting.h"
 #include "capture/token_text.h"
 
 namespace draftscope {
@@ -46,7 +47,8 @@ OrderedNodes order_nodes(std::span<const NodeRow> nodes) {
     OrderedNodes ordered;
     for (const NodeRow& node : nodes) ordered.rows.push_back(&node);
     std::ranges::stable_sort(ordered.rows, {}, [](const NodeRow* row) {
-        return std::tuple(row->depth, row->parent, -row->draft_logprob, row->node);
+        const float logprob = std::isnan(row->draft_logprob) ? 0.0f : row->draft_logprob;
+        return std::tuple(row->depth, row->parent, -logprob, row->node);
     });
     std::unordered_map<int, int> index_of;
     for (const NodeRow* row : ordered.rows) {
@@ -76,15 +78,24 @@ std::vector<TargetCandidate> target_candidates(const Snapshot& snapshot, const R
     return choices;
 }
 
+bool is_imported(const RoundView& view) {
+    return view.run != nullptr && view.run->acceptance == imported_acceptance;
+}
+
+/// Returns false for the candidates that follow the drafted nodes of an imported round.
+bool is_drafted(const RoundView& view, const NodeRow& row) {
+    return !is_imported(view) || view.round->draft_tokens < 0 || row.node <= view.round->draft_tokens;
+}
+
 TreeNode make_node(const Snapshot& snapshot, const RoundView& view, const NodeRow& row, int parent,
                    bool verified) {
     TreeNode node;
     node.parent = parent;
     node.depth = row.depth;
-    node.kind = parent < 0 && row.depth == 0 ? TreeNodeKind::root
-                : row.accepted               ? TreeNodeKind::accepted
-                : verified                   ? TreeNodeKind::rejected
-                                             : TreeNodeKind::pending;
+    node.kind = parent < 0 && row.depth == 0        ? TreeNodeKind::root
+                : row.accepted                      ? TreeNodeKind::accepted
+                : is_drafted(view, row) && verified ? TreeNodeKind::rejected
+                                                    : TreeNodeKind::pending;
     node.token_id = row.token_id;
     node.text = token_label(snapshot, view.run, row.token_id);
     node.label = box_label(node.text);
@@ -137,6 +148,7 @@ const TreeNode* best_child(const DraftTreeModel& model, int parent) {
     const TreeNode* best = nullptr;
     for (const TreeNode& node : model.nodes)
         if (node.parent == parent && node.kind != TreeNodeKind::target &&
+            (model.live || node.kind != TreeNodeKind::pending) &&
             (best == nullptr || node.edge_probability > best->edge_probability))
             best = &node;
     return best;
@@ -149,6 +161,10 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
     if (model.live && target == model.nodes.end())
         return fmt::format("round in flight: {} drafted to depth {}, not yet verified", model.drafted,
                            draft_depth);
+    if (is_imported(view) && view.round->draft_tokens != model.drafted)
+        return fmt::format(
+            "{} accepted of {}; the rest of the draft is not known", view.round->accepted,
+            view.round->draft_tokens < 0 ? "an unknown number" : std::to_string(view.round->draft_tokens));
     if (model.drafted == 0)
         return target == model.nodes.end()
                    ? std::string("nothing was drafted in this round")
@@ -166,11 +182,12 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
     if (offered == nullptr)
         return fmt::format("{}; bonus token {}{}", accepted_text(end.depth, draft_depth),
                            target_token_text(*target), clipped);
-    return fmt::format("rejected at depth {}: the target chose {}{}; {}'s top token was {} (p {:.2f}){}",
-                       end.depth + 1, target_token_text(*target),
-                       target->covered ? "" : ", which is not in the head's active set",
-                       view.round->drafter.empty() ? "the drafter" : view.round->drafter, offered->text,
-                       offered->edge_probability, clipped);
+    return fmt::format(
+        "rejected at depth {}: the target chose {}{}; {}'s top token was {}{}{}", end.depth + 1,
+        target_token_text(*target), target->covered == false ? ", which is not in the head's active set" : "",
+        view.round->drafter.empty() ? "the drafter" : view.round->drafter, offered->text,
+        std::isnan(offered->edge_probability) ? "" : fmt::format(" (p {:.2f})", offered->edge_probability),
+        clipped);
 }
 
 /// Puts the target's token before its siblings, so that the accepted path is the topmost.
@@ -193,6 +210,10 @@ DraftTreeModel build(const Snapshot& snapshot, const RoundView& view) {
     if (last < 0) {
         model.empty_text = view.live ? "The round has started. No token is drafted yet."
                                      : "This round has no stored draft tree.";
+        if (is_imported(view))
+            model.empty_text =
+                fmt::format("{} drafts were accepted. The imported file does not say which tokens.",
+                            view.round->accepted);
         return model;
     }
     const NodeRow& end = *ordered.rows[last];
@@ -203,7 +224,8 @@ DraftTreeModel build(const Snapshot& snapshot, const RoundView& view) {
         model.nodes.push_back(make_node(snapshot, view, *ordered.rows[i], ordered.parents[i], verified));
         draft_depth = std::max(draft_depth, ordered.rows[i]->depth);
     }
-    model.drafted = static_cast<int>(model.nodes.size()) - 1;
+    model.drafted = -1;
+    for (const NodeRow* row : ordered.rows) model.drafted += is_drafted(view, *row) ? 1 : 0;
     if (verified && end.target_token_id != no_token)
         model.nodes.push_back(make_target_node(TreeNode(model.nodes[last]), end, last));
     arrange_tree(model, 1);
@@ -436,13 +458,18 @@ std::vector<std::string> describe_node(const DraftTreeModel& model, std::size_t 
     const TreeNode& node = model.nodes[index];
     static constexpr const char* kinds[] = {"root (last committed token)", "accepted", "rejected",
                                             "not yet verified", "target token (not drafted)"};
-    std::string first = fmt::format("{}  id {}  depth {}  {}", node.text, node.token_id, node.depth,
-                                    kinds[static_cast<int>(node.kind)]);
+    const bool candidate = node.kind == TreeNodeKind::pending && !model.live;
+    std::string first =
+        fmt::format("{}  id {}  depth {}  {}", node.text, node.token_id, node.depth,
+                    candidate ? "the drafter's candidate, not drafted" : kinds[static_cast<int>(node.kind)]);
     std::string second;
     const auto gap = [&] { return second.empty() ? "" : "   "; };
     if (node.kind == TreeNodeKind::target)
-        second = node.covered ? "in the head's active set, but not drafted"
-                              : "outside the head's active set: it could not be drafted";
+        second = !node.covered   ? "not drafted"
+                 : *node.covered ? "in the head's active set, but not drafted"
+                                 : "outside the head's active set: it could not be drafted";
+    else if (node.kind != TreeNodeKind::root && std::isnan(node.edge_probability))
+        second = "drafter p not known";
     else if (node.kind != TreeNodeKind::root)
         second =
             fmt::format("drafter p {:.3f}, whole path {:.4f}", node.edge_probability, node.path_probability);

@@ -39,8 +39,9 @@ struct TreeNode {
     double path_probability = 1;               ///< drafter's, product from the root
     std::optional<double> target_probability;  ///< target's, given the parent
     std::optional<int> target_rank;            ///< 0 = the target's most likely token
-    bool covered = true;                       ///< `target` only: in the head's active set
-    TokenId next_token_id = no_token;          ///< target's token after this node
+    /// Of `target` only: whether the head's active set has it. Absent = not known.
+    std::optional<bool> covered = true;
+    TokenId next_token_id = no_token;  ///< target's token after this node
     std::string next_text;
     std::vector<TargetCandidate> top;  ///< target's most likely tokens after this node; accepted path only
 };

@@ -36,6 +36,7 @@ std::optional<MatrixRun> describe_matrix_run(const RunRow& run) {
     const auto config = nlohmann::json::parse(run.config_json, nullptr, false);
     // The sweep has the figures of a swept setting.
     if (config.is_object() && config.contains(replayed_recording_key)) return std::nullopt;
+    if (run.acceptance == imported_acceptance) return std::nullopt;  // never averaged with runs of ours
     if (!config.is_object() || !config.contains(bench_key)) return out;
     const auto& bench = config[std::string(bench_key)];
     if (!bench.is_object()) return out;

@@ -49,14 +49,16 @@ void to_mean(PhaseBar& bar) {
 }
 
 std::string steps_caption(const Snapshot& snapshot, RowId run_id, std::int64_t counted, bool in_range) {
-    std::int64_t by_reason[4] = {};
+    std::int64_t by_reason[8] = {};
     for (const StepEntry& step : snapshot.steps)
-        if (step.row.run_id == run_id) ++by_reason[static_cast<std::size_t>(step.row.excluded) % 4];
+        if (step.row.run_id == run_id) ++by_reason[static_cast<std::size_t>(step.row.excluded) % 8];
     std::string text = counted == 0 ? std::string("no counted steps yet") : format_count(counted, "step");
     if (in_range) text += " in the range (Esc clears it)";
     std::string excluded;
-    for (const auto& [why, what] :
-         {std::pair{Excluded::warmup, "warm-up"}, {Excluded::paused, "paused"}, {Excluded::shadow, "shadow"}})
+    for (const auto& [why, what] : {std::pair{Excluded::warmup, "warm-up"},
+                                    {Excluded::paused, "paused"},
+                                    {Excluded::shadow, "shadow"},
+                                    {Excluded::untimed, "without a time"}})
         if (const std::int64_t n = by_reason[static_cast<std::size_t>(why)]; n > 0)
             excluded += fmt::format("{}{} {}", excluded.empty() ? "" : ", ", n, what);
     if (!excluded.empty()) text += "; " + excluded + " excluded";
@@ -222,6 +224,10 @@ PhasesModel PhasesBuilder::build(const Snapshot& whole, RowId run_id, const std:
         model.empty_text = run->ended == RunEnd::live
                                ? "This run has no steps yet: prefill is still running."
                                : "No steps were recorded. Phase times are sums over the steps of a run.";
+        return model;
+    }
+    if (whole.steps[newest.first].row.excluded == Excluded::untimed) {
+        model.empty_text = "The file that was imported has no times of the rounds.";
         return model;
     }
     if (run->acceptance == "replayed" && whole.steps[newest.first].row.busy_ns() <= 0) {

@@ -128,8 +128,11 @@ std::string describe_in_flight(const RoundCell& cell, const Snapshot& flight) {
 }
 
 std::string describe_round(const RoundCell& cell) {
-    std::string text = fmt::format("Round {}: {} of {} accepted, {} committed; {:.2f} ms", cell.ordinal,
-                                   cell.accepted, cell.depth, cell.committed, milliseconds(cell.step_ns));
+    std::string text =
+        fmt::format("Round {}: {} of {} accepted, {} committed", cell.ordinal, cell.accepted,
+                    cell.depth < 0 ? "unknown drafts" : std::to_string(cell.depth), cell.committed);
+    if (cell.excluded == Excluded::untimed) return text + "; its time is not known";
+    text += fmt::format("; {:.2f} ms", milliseconds(cell.step_ns));
     for (const PhaseRow& phase : phase_rows)
         if (phase.id == cell.dominant_phase && phase.id > 0 && cell.step_ns > 0)
             text += fmt::format(", {} {:.0f} %", phase.name, 100 * cell.dominant_share);

@@ -15,7 +15,8 @@ namespace draftscope {
 struct RoundCell {
     std::size_t index = 0;  ///< into Snapshot::rounds
     int ordinal = 0;        ///< in the run, from 1
-    int accepted = 0, committed = 0, depth = 0;
+    int accepted = 0, committed = 0;
+    int depth = 0;              ///< negative = not known
     int dominant_phase = 0;     ///< longest phase by exposed time, or the remainder; 0 = no spans
     double dominant_share = 0;  ///< fraction of the step
     TimeNs step_ns = 0;         ///< without pauses

@@ -7,6 +7,7 @@
 #include "app/gui/models/selection.h"
 #include "base/format_count.h"
 #include "base/parse.h"
+#include "capture/run_setting.h"
 
 namespace draftscope {
 namespace {
@@ -57,7 +58,8 @@ std::optional<RecordedSettings> recorded_settings(const Snapshot& snapshot, RowI
         settings.title += fmt::format(", run {} (one of {})", run->id, snapshot.runs.size());
     if (run->frontend == "import") {
         settings.title += ": " + run->name;
-        settings.details = "another profiler's timeline";
+        settings.details = run->acceptance == imported_acceptance ? "rounds of another engine"
+                                                                  : "another profiler's timeline";
         return settings;
     }
     settings.title += ": ";

@@ -32,7 +32,9 @@ std::string make_caption(const Snapshot& snapshot, const PromptRow& prompt) {
     std::string text =
         in_run > 1 ? fmt::format("prompt {} of {}", prompt.ordinal + 1, in_run) : std::string("prompt");
     if (!prompt.category.empty()) text += " · " + prompt.category;
-    text += fmt::format(" · {} + {} tokens", prompt.prompt_tokens, prompt.generated_tokens);
+    text += prompt.prompt_tokens < 0
+                ? fmt::format(" · {} tokens", prompt.generated_tokens)
+                : fmt::format(" · {} + {} tokens", prompt.prompt_tokens, prompt.generated_tokens);
     static constexpr const char* ends[] = {"", " · ended at the end token", " · ended at the length limit",
                                            " · ended at the context limit", " · stopped"};
     return text + ends[static_cast<std::size_t>(prompt.finish)];
@@ -223,6 +225,10 @@ TextModel build_text(const Snapshot& snapshot, RowId prompt_id) {
     for (const TokenRow& token : snapshot.tokens)
         if (token.prompt_id == prompt_id) tokens.push_back(&token);
     std::ranges::stable_sort(tokens, {}, &TokenRow::position);
+    if (run->acceptance == imported_acceptance && tokens.empty()) {
+        model.caption += " · the imported file has no token ids";
+        if (!prompt->output.empty()) model.pieces.emplace_back().text = prompt->output;
+    }
     const std::size_t first = model.pieces.size();
     std::vector<std::string> bytes;
     for (const TokenRow* token : tokens) {
@@ -262,7 +268,7 @@ std::string describe_piece(const TextPiece& piece) {
         if (piece.text.empty() || piece.shared_pieces > 0) text += ": part of a character";
     }
     if (piece.rank) text += fmt::format(", frequency rank {}", *piece.rank + 1);
-    if (!piece.covered) text += "\nnot in the head's vocabulary: it could not have been drafted";
+    if (piece.covered == false) text += "\nnot in the head's vocabulary: it could not have been drafted";
     if (piece.round_index) text += "\nclick: select its round";
     return text;
 }

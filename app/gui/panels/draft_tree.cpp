@@ -170,7 +170,8 @@ void draw_edge(const Canvas& canvas, const Style& style, const TreeState& state,
     const ImVec2 a = from.right(), b = to.left();
     if (std::max(a.x, b.x) < canvas.min.x || std::min(a.x, b.x) > canvas.max.x) return;
     const float bend = 0.5f * (b.x - a.x);
-    const auto p = static_cast<float>(std::clamp(child.edge_probability, 0.0, 1.0));
+    const bool known = !std::isnan(child.edge_probability);
+    const auto p = static_cast<float>(std::clamp(known ? child.edge_probability : 0.0, 0.0, 1.0));
     ImU32 colour = to_im(style.colours.text_dim, 0.25f + 0.35f * p);
     float weight = 1.0f + 1.0f * p;
     if (followed) {
@@ -183,7 +184,7 @@ void draw_edge(const Canvas& canvas, const Style& style, const TreeState& state,
         canvas.list->AddBezierCubic(a, {a.x + bend, a.y}, {b.x - bend, b.y}, b, colour, weight);
     const float font = std::min(0.72f * style.em, 0.6f * state.scale.y);
     if (font < 0.5f * style.em && !followed) return;
-    const std::string text = fmt::format("{:.2f}", child.edge_probability);
+    const std::string text = known ? fmt::format("{:.2f}", child.edge_probability) : "-";
     const float size = std::max(font, 0.62f * style.em);
     const ImVec2 extent = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str());
     if (extent.x + 0.5f * style.em > b.x - a.x) return;  // it would overlap the parent's box
@@ -320,7 +321,7 @@ std::optional<std::size_t> draw_tree(const Style& style, TreeState& state, const
             if (box.max.y < canvas.min.y || box.min.y > canvas.max.y) continue;
             draw_node(canvas, style, node, box, state.selected == i,
                       marked != no_token && node.token_id == marked);
-            if (node.kind == TreeNodeKind::target && !node.covered)
+            if (node.kind == TreeNodeKind::target && node.covered == false)
                 draw_out_of_vocabulary(canvas, style, box, state.scale.y);
             const float slack = std::max(0.0f, 0.35f * style.em - (box.max.y - box.min.y) / 2);
             if (inside && mouse.x >= box.min.x - slack && mouse.x <= box.max.x + slack &&

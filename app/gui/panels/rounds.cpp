@@ -60,12 +60,14 @@ void draw_cell(const Style& style, const RoundCell& cell, float x, const Strip& 
     const float gap = strip.cell >= 5 ? std::max(1.0f, strip.cell * 0.14f) : 0;
     const float bottom = strip.min.y + strip.height;
     const float width = std::max(strip.cell - gap, 1.0f);
-    const ImVec2 slot_min(x, bottom - strip.unit * (static_cast<float>(cell.depth) + 0.35f));
+    const ImVec2 slot_min(
+        x, bottom - strip.unit * (static_cast<float>(std::max(cell.depth, cell.accepted)) + 0.35f));
     list->AddRectFilled(slot_min, ImVec2(x + width, bottom), to_im(style.colours.raised, 0.75f));
     const ImVec2 min(x, bottom - strip.unit * (static_cast<float>(cell.accepted) + 0.35f)),
         max(x + width, bottom);
     list->AddRectFilled(min, max, style.phase(cell.dominant_phase));
-    if (cell.excluded != Excluded::no || cell.dominant_phase == remainder_phase_id)
+    const bool uncounted = cell.excluded != Excluded::no && cell.excluded != Excluded::untimed;
+    if (uncounted || cell.dominant_phase == remainder_phase_id)
         draw_hatching(list, min, max, to_im(style.colours.panel, 0.7f), 5.0f);
     if (cell.first_of_prompt && strip.cell >= 3)
         list->AddRectFilled(ImVec2(x - gap, strip.min.y), ImVec2(x - gap + 1, bottom),
@@ -96,7 +98,7 @@ void draw_phase_legend(const Style& style, const RoundsState& state) {
     for (std::size_t i = 0; i < state.cells(); ++i) {
         const RoundCell& cell = state.cell(i);
         used[cell.dominant_phase] = true;
-        excluded |= cell.excluded != Excluded::no;
+        excluded |= cell.excluded != Excluded::no && cell.excluded != Excluded::untimed;
     }
     ImGui::TextDisabled("height: accepted / drafted depth   colour: longest phase");
     for (const PhaseRow& phase : phase_rows) {
@@ -234,6 +236,8 @@ void draw_depths(const Style& style, const AcceptanceModel& model, bool in_range
                  "Share of the rounds that accepted a token at a depth, of those that reached it. Rounds cut "
                  "off by the end of the output do not count.");
     if (model.rounds == 0) return draw_hint(style, no_rounds_text(in_range));
+    if (std::ranges::all_of(model.depths, [](const DepthAcceptance& one) { return one.reached == 0; }))
+        return draw_hint(style, "How many tokens were drafted is not known.");
     for (std::size_t i = 0; i < model.depths.size(); ++i) {
         const DepthAcceptance& depth = model.depths[i];
         draw_bar(style, fmt::format("{}", i + 1), depth.rate(),

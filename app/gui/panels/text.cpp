@@ -158,7 +158,7 @@ std::optional<std::size_t> draw_run(PanelContext& c, const TextState& state, con
     if (mark > 0)
         list->AddText(style.ui, style.em * 0.85f, ImVec2(min.x + run.width + 1, min.y + pad),
                       to_im(style.colours.text_dim, 0.8f), "⏎");
-    if (!piece.covered)
+    if (piece.covered == false)
         draw_dotted_underline(list, ImVec2(min.x, max.y - pad * 0.9f), run.width, to_im(style.colours.warn),
                               style.em);
     return hovered;

@@ -11,6 +11,7 @@
 #include "app/gui/panels/round_phases.h"
 #include "app/gui/panels/timeline_lanes.h"
 #include "app/gui/panels/widgets.h"
+#include "capture/run_setting.h"
 
 namespace draftscope {
 namespace {
@@ -463,6 +464,8 @@ void draw_timeline(PanelContext& context) {
     if (state.empty())
         return draw_empty_text(style, context.snapshot.runs.empty()
                                           ? "No run yet. Each phase of a round appears here as a bar."
+                                      : context.snapshot.runs.back().acceptance == imported_acceptance
+                                          ? "The imported file has no times of the rounds."
                                           : "No phases were recorded in this run.");
     const std::vector<SharedLane> lanes = shared_lanes(state);
     const ImVec2 room = ImGui::GetContentRegionAvail();

@@ -12,6 +12,7 @@
 #include "base/format_count.h"
 #include "base/tier_text.h"
 #include "capture/queries.h"
+#include "capture/run_setting.h"
 
 /// The bars around the panels: menu bar, toolbar, banners and status line.
 namespace draftscope {
@@ -98,12 +99,14 @@ void App::draw_menu_bar() {
     const RunRow* run = snapshot_->run(ui_.run_id);
     std::string what = "no run yet";
     if (run != nullptr && run->frontend == "import")
-        what = run->name + "  ·  imported timeline";
+        what = run->name + (run->acceptance == imported_acceptance
+                                ? "  ·  " + or_unknown(run->drafter) + "  ·  imported rounds"
+                                : "  ·  imported timeline");
     else if (run != nullptr)
         what = fmt::format("{}  ·  {}", short_name(run->target), run_drafting(*run, "  ·  "));
     if (run != nullptr && run->batch > 1) what += fmt::format("  ·  batch {}", run->batch);
     const std::string_view kind = run != nullptr ? losslessness(*run) : "exact";
-    if (kind != "exact")
+    if (kind != "exact" && kind != "unknown")
         what +=
             fmt::format("  ·  {} ({})", run->verify, kind == "lossy" ? "lossy" : "lossless in distribution");
     if (run != nullptr && run->synthetic) what += "  ·  synthetic weights";

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "engine/draft/registry.h"
 #include "storage/capture_file.h"
+#include "storage/import/import_rounds.h"
 #include "storage/import/import_timeline.h"
 
 namespace draftscope {
@@ -276,9 +277,9 @@ void show_sweeps(Shared& shared, const std::string& path) {
     });
 }
 
-/// Opens another profiler's file, which is read completely and never grows.
-void show_trace(JobThread& jobs, const std::string& path) {
-    auto imported = import_timeline(path);
+/// Opens another profiler's or engine's file, which is read completely and never grows.
+void show_imported(JobThread& jobs, const std::string& path,
+                   Result<std::shared_ptr<const Snapshot>> imported) {
     if (!imported.ok()) return jobs.shared.set_error(imported.error());
     jobs.shared.recorder.show(std::move(*imported));
     jobs.showing_file = true;
@@ -299,7 +300,9 @@ bool wait_for_growth(Shared& shared, const std::string& path) {
 
 void perform(JobThread& jobs, const CmdOpenFile& command) {
     Shared& shared = jobs.shared;
-    if (detect_timeline_format(command.path) != TimelineFormat::none) return show_trace(jobs, command.path);
+    if (is_rounds_file(command.path)) return show_imported(jobs, command.path, import_rounds(command.path));
+    if (detect_timeline_format(command.path) != TimelineFormat::none)
+        return show_imported(jobs, command.path, import_timeline(command.path));
     auto file = CaptureFollower::open(command.path, default_preload_limit);
     if (!file.ok()) return shared.set_error(file.error());
     FileLoader shown(command.path, (*file)->stored());

@@ -191,7 +191,7 @@ TEST(DraftTree, ShowsTheTargetsTokenAfterTheAcceptedPath) {
     const TreeNode& target = target_node(model);
     EXPECT_EQ(target.text, "\" a\"");
     EXPECT_EQ(target.depth, 2);
-    EXPECT_TRUE(target.covered);
+    EXPECT_EQ(target.covered, true);
     EXPECT_NEAR(target.target_probability.value_or(0), 0.41, 1e-6);
     EXPECT_EQ(target.target_rank, 1);
     const TreeNode& last = model.nodes[target.parent];
@@ -208,7 +208,7 @@ TEST(DraftTree, NamesTokensOutsideTheHead) {
     RoundRecord round = small_round();
     round.nodes[2].target_covered = false;
     const DraftTreeModel model = make_model(round);
-    EXPECT_FALSE(target_node(model).covered);
+    EXPECT_EQ(target_node(model).covered, false);
     EXPECT_THAT(model.headline,
                 HasSubstr("\" a\" (p 0.41, rank 2), which is not in the head's active set; the drafter's"));
 }

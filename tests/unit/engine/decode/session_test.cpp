@@ -109,7 +109,7 @@ TEST_F(Session, AcceptedNodesAreARootPathThatSpellsTheTokens) {
             EXPECT_EQ(path[i].target_rank, 0);
             EXPECT_EQ(path[i].target_prob, path[i - 1].target_token_prob);
             EXPECT_EQ(record.tokens[i - 1].source, TokenSource::draft);
-            EXPECT_TRUE(path[i - 1].target_covered);
+            EXPECT_EQ(path[i - 1].target_covered, true);
         }
         deep += path.size() > 2 ? 1 : 0;
         for (std::size_t i = 0; i < record.tokens.size(); ++i) {
