@@ -31,6 +31,7 @@ namespace draftscope::cli {
     COMMAND(replay)          \
     COMMAND(fit)             \
     COMMAND(drafters)        \
+    COMMAND(watch)           \
     COMMAND(stats)           \
     COMMAND(compare)         \
     COMMAND(merge)           \
