@@ -11,6 +11,10 @@ pkg_check_modules(SQLITE3 REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 
+if(DRAFTSCOPE_NET)
+    find_package(CURL REQUIRED)
+endif()
+
 if(DRAFTSCOPE_TESTS)
     find_package(GTest REQUIRED)
     include(GoogleTest)

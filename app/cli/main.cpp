@@ -32,6 +32,7 @@ namespace draftscope::cli {
     COMMAND(fit)             \
     COMMAND(drafters)        \
     COMMAND(import)          \
+    COMMAND(watch)           \
     COMMAND(stats)           \
     COMMAND(compare)         \
     COMMAND(merge)           \

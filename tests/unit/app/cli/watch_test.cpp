@@ -1,0 +1,148 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/stand_in_server.h"
+#include "tests/unit/app/cli/program.h"
+#include "tests/unit/app/cli/sql.h"
+
+namespace draftscope::testing {
+namespace {
+
+using nlohmann::json;
+
+/// A chunk of llama.cpp's /completion; counters are those since the start of the request.
+std::string chunk(int token, int tokens, double ms, int drafted, int accepted) {
+    json out = {{"content", "x"},
+                {"tokens", {token}},
+                {"stop", false},
+                {"timings",
+                 {{"prompt_n", 5},
+                  {"cache_n", 0},
+                  {"prompt_ms", 9.5},
+                  {"predicted_n", tokens},
+                  {"predicted_ms", ms}}}};
+    if (drafted > 0) out["timings"].update({{"draft_n", drafted}, {"draft_n_accepted", accepted}});
+    return "data: " + out.dump() + "\n\n";
+}
+
+std::string last_chunk() {
+    return "data: " +
+           json{{"content", ""},
+                {"tokens", json::array()},
+                {"stop", true},
+                {"stop_type", "limit"},
+                {"model", "tiny.gguf"},
+                {"prompt", "<user>Say it"},
+                {"generation_settings", {{"temperature", 0.0}, {"speculative.types", "none,draft-eagle3"}}},
+                {"timings",
+                 {{"prompt_n", 5},
+                  {"cache_n", 0},
+                  {"prompt_ms", 9.5},
+                  {"predicted_n", 7},
+                  {"predicted_ms", 60.0},
+                  {"draft_n", 6},
+                  {"draft_n_accepted", 3}}}}
+               .dump() +
+           "\n\n";
+}
+
+/// The answer to one prompt: a token of the prefill, a round of 3 drafts with 2 accepted, one without drafts,
+/// one of 3 with 1 accepted.
+std::vector<std::string> stream() {
+    return {chunk(4, 1, 0.001, 0, 0), chunk(5, 2, 20, 3, 2), chunk(6, 3, 20, 3, 2),  chunk(7, 4, 20, 3, 2),
+            chunk(8, 5, 30, 3, 2),    chunk(9, 6, 60, 6, 3), chunk(10, 7, 60, 6, 3), last_chunk()};
+}
+
+class WatchServer : public ::testing::Test {
+  protected:
+    /// Plays llama.cpp's server; `completion` answers the prompts.
+    static StandInServer::Answer play(const StandInServer::Request& request,
+                                      const StandInServer::Answer& completion) {
+        if (request.path == "/props")
+            return {200,
+                    {json{{"default_generation_settings", json::object()}, {"model_path", "/m/tiny.gguf"}}
+                         .dump()}};
+        if (request.path == "/v1/models") return {200, {json{{"data", {{{"id", "tiny.gguf"}}}}}.dump()}};
+        if (request.path == "/apply-template") return {200, {json{{"prompt", "<user>Say it"}}.dump()}};
+        if (request.path == "/completion") return completion;
+        return {404, {"no such path"}};
+    }
+    std::string out() const { return scratch_.file("w.dscope"); }
+    ScratchFolder scratch_;
+};
+
+TEST_F(WatchServer, CapturesTheRoundsOfAServer) {
+    StandInServer server([](const auto& request) { return play(request, {200, stream()}); });
+    const ProcessResult done = run(
+        scratch_, {"watch", server.url(), "--prompt", "Say it", "--max-new", "7", "--out", out(), "--json"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    const json report = json::parse(done.out);
+    EXPECT_EQ(report["engine"], "llama.cpp");
+    EXPECT_EQ(report["rounds"], 3);
+    EXPECT_EQ(report["ended"], nullptr);
+    EXPECT_EQ(
+        Sql(out()).text("SELECT group_concat(accepted || '/' || drafted || '/' || committed) FROM round"),
+        "2/3/3,0/0/1,1/3/2");
+    EXPECT_EQ(Sql(out()).text("SELECT count(*) FROM run"), "1");
+    const json body = json::parse(server.requests().back().body);
+    EXPECT_EQ(body["prompt"], "<user>Say it");
+    EXPECT_EQ(body["n_predict"], 7);
+    EXPECT_EQ(body["return_tokens"], true);
+}
+
+TEST_F(WatchServer, SendsHeadersAndKeepsNone) {
+    StandInServer server([](const auto& request) { return play(request, {200, stream()}); });
+    const std::string headers = scratch_.file("headers");
+    write_text(headers, "Authorization: Bearer secret-key\n");
+    const ProcessResult done = run(
+        scratch_, {"watch", server.url(), "--prompt", "Say it", "--header-file", headers, "--out", out()});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    for (const auto& request : server.requests())
+        EXPECT_NE(request.headers.find("Authorization: Bearer secret-key"), std::string::npos);
+    EXPECT_EQ(read_text(out()).find("secret-key"), std::string::npos);
+    EXPECT_EQ(done.err.find("secret-key"), std::string::npos);
+}
+
+TEST_F(WatchServer, KeepsWhatCameBeforeTheServerWentAway) {
+    std::vector<std::string> half = stream();
+    half.resize(5);
+    StandInServer server([&](const auto& request) { return play(request, {200, half, true}); });
+    const ProcessResult done = run(
+        scratch_, {"watch", server.url(), "--prompt", "Say it", "--timeout", "1", "--out", out(), "--json"});
+    EXPECT_EQ(done.exit_code, 1) << done.err;
+    const json report = json::parse(done.out);
+    EXPECT_EQ(report["rounds"], 2);
+    EXPECT_NE(report["ended"].get<std::string>().find("no answer for 1 s"), std::string::npos);
+}
+
+TEST_F(WatchServer, SaysWhatAServerRefuses) {
+    StandInServer refusing([](const auto& request) { return play(request, {503, {"Loading model"}}); });
+    const ProcessResult done = run(scratch_, {"watch", refusing.url(), "--prompt", "Say it", "--out", out()});
+    EXPECT_EQ(done.exit_code, 2);
+    EXPECT_NE(done.err.find("the server answers 503: Loading model"), std::string::npos) << done.err;
+    StandInServer other([](const auto&) { return StandInServer::Answer{404, {}}; });
+    const ProcessResult unknown = run(scratch_, {"watch", other.url(), "--prompt", "x", "--out", out()});
+    EXPECT_EQ(unknown.exit_code, 2);
+    EXPECT_NE(unknown.err.find("llama.cpp, sglang and vllm"), std::string::npos) << unknown.err;
+    const ProcessResult nobody =
+        run(scratch_, {"watch", "http://127.0.0.1:1", "--prompt", "x", "--out", out()});
+    EXPECT_EQ(nobody.exit_code, 2);
+    const ProcessResult no_url = run(scratch_, {"watch", "ftp://127.0.0.1", "--prompt", "x", "--out", out()});
+    EXPECT_NE(no_url.err.find("not an address"), std::string::npos) << no_url.err;
+}
+
+TEST_F(WatchServer, FollowsNoRedirect) {
+    StandInServer target([](const auto& request) { return play(request, {200, stream()}); });
+    StandInServer server([&](const auto&) {
+        return StandInServer::Answer{302, {}, false, "Location: " + target.url() + "/props"};
+    });
+    const ProcessResult done =
+        run(scratch_, {"watch", server.url(), "--prompt", "x", "--engine", "llama.cpp", "--out", out()});
+    EXPECT_EQ(done.exit_code, 2);
+    EXPECT_NE(done.err.find("the server answers 302"), std::string::npos) << done.err;
+    EXPECT_TRUE(target.requests().empty());
+}
+
+}  // namespace
+}  // namespace draftscope::testing
