@@ -74,6 +74,7 @@ INNER = {
     "app/jobs/profile": {"app/jobs/bench", "app/jobs/commands", "app/jobs/resolve", "app/jobs/run"},
     "app/jobs/reproduce": {"app/jobs/bench", "app/jobs/commands", "app/jobs/replay", "app/jobs/resolve", "app/jobs/run"},
     "app/jobs/sweep": {"app/jobs/bench", "app/jobs/commands", "app/jobs/profile", "app/jobs/replay", "app/jobs/resolve", "app/jobs/run"},
+    "app/jobs/watch": {"app/jobs/commands", "app/jobs/run", "storage/import"},
     "app/jobs/controller": {"app/jobs/commands", "app/jobs/kernels", "app/jobs/machine", "app/jobs/replay", "app/jobs/resolve", "app/jobs/run", "app/jobs/sweep"},
 }
 

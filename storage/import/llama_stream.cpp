@@ -1,5 +1,6 @@
 // Streams of llama.cpp's server (/completion and chat) with `timings_per_token`. A chunk begins a round
-// exactly when `predicted_ms` changes; the counters are those since the start of the request.
+// exactly when `predicted_ms` changes; the counters are those since the start of the request. Only the last
+// chunk names model and drafter, unless `watch` puts an event with them first; then rounds come one by one.
 #include <fmt/format.h>
 
 #include "storage/import/round_readers.h"
@@ -23,6 +24,8 @@ class LlamaStream : public StreamReader {
         if (time && tokens) take(fields, *time, *tokens);
         if (!fields.problem().empty()) return out.refuse(fields.problem());
         describe(fields);
+        if (!time) described_ = described_ || !model_.empty();
+        if (described_ && rounds_.size() > 1) send(out, rounds_.size() - 1);
         // The last chunk of a chat has the usage, that of a completion says stop.
         if (fields.find("usage") != nullptr || (fields.flag("stop") && fields.find("generation_settings")))
             flush(out);
@@ -50,7 +53,7 @@ class LlamaStream : public StreamReader {
             if (text != nullptr) request_["first_text"] = *text;
         } else {
             if (time != time_) {
-                rounds_.push_back({{"i", rounds_.size()},
+                rounds_.push_back({{"i", next_round_++},
                                    {"d", drafted - drafted_},
                                    {"a", accepted - accepted_},
                                    {"c", 0},
@@ -73,6 +76,8 @@ class LlamaStream : public StreamReader {
 
     /// Keeps what chunks say of the request. A chat has it under `__verbose`.
     void describe(RoundFields& fields) {
+        if (const std::string end = fields.text("stop_type"); !end.empty()) end_ = end;
+        if (described_) return;
         for (const std::string prefix : {"", "__verbose."}) {
             if (const std::string model = fields.text(prefix + "model"); !model.empty()) model_ = model;
             if (const std::string prompt = fields.text(prefix + "prompt"); !prompt.empty())
@@ -86,27 +91,40 @@ class LlamaStream : public StreamReader {
         }
     }
 
-    void flush(RoundsSink& out) {
-        if (tokens_ == 0) return;
+    /// Sends the header and the request, once.
+    void begin(RoundsSink& out) {
+        if (request_.contains("req")) return;
         Json header = make_header("llama.cpp", "stream", model_);
         header.update({{"first_token", "prefill"}, {"clock", "engine"}});
         if (types_.is_string()) header["drafter"] = method_of(types_.get<std::string>());
         if (!temperature_.is_null()) header["temperature"] = temperature_;
         out.add(header);
-        const std::string name = out.next_request();
-        request_["req"] = name;
+        request_["req"] = out.next_request();
         out.add(request_);
-        for (Json& round : rounds_) {
-            round["req"] = name;
+    }
+
+    /// Sends the first `count` rounds.
+    void send(RoundsSink& out, std::size_t count) {
+        begin(out);
+        for (std::size_t i = 0; i < count; ++i) {
+            Json& round = rounds_[i];
+            round["req"] = request_["req"];
             // Texts of a chat hold no ids, and one held back by a stop word lacks some.
             if (round["out"].size() != round["c"].get<std::size_t>()) round.erase("out");
-            if (!end_.empty() && &round == &rounds_.back()) round["end"] = end_ == "word" ? "stop" : end_;
             out.add(round);
         }
+        rounds_.erase(rounds_.begin(), rounds_.begin() + static_cast<std::ptrdiff_t>(count));
+    }
+
+    void flush(RoundsSink& out) {
+        if (tokens_ == 0) return;
+        if (!end_.empty() && !rounds_.empty()) rounds_.back()["end"] = end_ == "word" ? "stop" : end_;
+        send(out, rounds_.size());
         rounds_.clear();
         request_ = Json::object();
         tokens_ = drafted_ = accepted_ = 0;
         time_ = 0;
+        next_round_ = 0;
         end_.clear();
     }
 
@@ -115,6 +133,8 @@ class LlamaStream : public StreamReader {
     std::string model_, end_;
     std::int64_t tokens_ = 0, drafted_ = 0, accepted_ = 0;
     double time_ = 0;
+    int next_round_ = 0;
+    bool described_ = false;  ///< an event before the first chunk named the model
 };
 
 void convert_llama_answer(const Json& answer, RoundsSink& out) {

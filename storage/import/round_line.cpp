@@ -26,6 +26,7 @@ void read_counts(RoundFields& fields, RoundLine& round) {
     round.ordinal = value_or_unknown(fields.integer("i"));
     if (count && round.ordinal >= 0) fields.refuse("n", "a line of several rounds has no field i");
     round.context = value_or_unknown(fields.integer("ctx"));
+    round.drafter = fields.text("by");
     round.drafted = value_or_unknown(fields.integer("d"));
     round.accepted = static_cast<int>(fields.integer("a").value_or(0));
     const auto committed = fields.integer("c");

@@ -272,6 +272,7 @@ void RoundLines::push_round(const RoundLine& round, Request& request) {
         row.draft_tokens = round.drafted;
         row.tree_nodes = round.drafted >= 0 ? round.drafted + 1 : -1;
         row.tree_depth = round.depth;
+        row.drafter = round.drafter;
         row.accepted = round.accepted;
         row.committed = round.committed;
         row.clipped = round.committed <= round.accepted;

@@ -16,6 +16,7 @@ struct RoundLine {
     int count = 1;
     int ordinal = -1, context = -1, drafted = -1, depth = -1;
     int accepted = 0, committed = 0;
+    std::string drafter;                           ///< that drafted this round; "" = not said
     std::vector<int> out, draft;                   ///< token ids
     std::vector<int> parents, depths;              ///< of the drafted nodes; parent -1 = the root
     std::vector<int> path;                         ///< drafted nodes that were accepted

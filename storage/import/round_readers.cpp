@@ -57,6 +57,11 @@ void AnswerReader::finish(RoundsSink& out) {
 }
 
 void StreamReader::read(std::string_view line, RoundsSink& out) {
+    constexpr std::string_view arrived = ": arrived ";
+    if (line.starts_with(arrived)) {
+        const auto time = leading_number(line.substr(arrived.size()));
+        if (time && *time >= 0) arrival_ = static_cast<TimeNs>(*time);
+    }
     if (!is_event(line)) return;
     line.remove_prefix(5);
     line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));

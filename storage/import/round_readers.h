@@ -25,11 +25,14 @@ class AnswerReader : public RoundsReader {
     std::string text_;
 };
 
-/// Reads server-sent events: lines "data: {...}".
+/// Reads server-sent events: lines "data: {...}". A comment ": arrived NS" tells when the next ones arrived.
 class StreamReader : public RoundsReader {
   public:
     void read(std::string_view line, RoundsSink& out) final;
     virtual void event(const Json& event, RoundsSink& out) = 0;
+
+  protected:
+    std::optional<TimeNs> arrival_;  ///< of the event; absent in a stream without such comments
 };
 
 /// Adds a histogram of accepted drafts: `histogram[a]` rounds accepted a. `drafted` in all, if known.

@@ -17,6 +17,7 @@ struct Answer {
     std::optional<std::int64_t> prompt_tokens, completion_tokens;
     std::vector<int> prompt, ids;
     std::vector<std::vector<int>> chunks;  ///< ids of each chunk, the first being the prefill's
+    std::vector<TimeNs> times;             ///< arrivals of the chunks; empty = not known
     Json metrics;                          ///< `speculative_decoding`
 };
 
@@ -44,6 +45,11 @@ void add_steps(const std::string& name, const std::vector<int>& accepted, const 
         round["c"] = count;
         if (at + count <= answer.ids.size())
             round["out"] = Json(std::vector<int>(answer.ids.begin() + at, answer.ids.begin() + at + count));
+        // One chunk is one round, unless chunks were merged.
+        if (answer.times.size() == accepted.size() + 1) {
+            round["t0"] = answer.times[i];
+            round["dt"] = answer.times[i + 1] - answer.times[i];
+        }
         if (last && !answer.end.empty()) round["end"] = answer.end;
         left -= count;
         at += count;
@@ -65,6 +71,7 @@ void add_answer(const Answer& answer, RoundsSink& out) {
     Json header = make_header("vllm", answer.chunks.empty() ? "response" : "stream", answer.model);
     header.update({{"first_token", "prefill"}, {"a_unclipped", true}});
     if (length) header["k"] = *length;
+    if (!answer.times.empty()) header["clock"] = "client";
     out.add(header);
     const std::string name = out.next_request();
     add_request(name, answer, out);
@@ -137,7 +144,9 @@ class VllmStream : public StreamReader {
         const std::string id = RoundFields(chunk).text("id");
         if (id != id_) finish(out);
         id_ = id;
+        const std::size_t chunks = answer_.chunks.size();
         describe(chunk, answer_, out);
+        if (arrival_ && answer_.chunks.size() > chunks) answer_.times.push_back(*arrival_);
     }
     void finish(RoundsSink& out) override {
         Answer answer = std::exchange(answer_, Answer());

@@ -28,6 +28,8 @@ struct Server {
     std::string_view path;    ///< POST
     std::string_view format;  ///< of the answer, as for `import`
     Result<json> (*body)(HttpClient& client, const ServerPrompt& prompt);
+    /// What the stream says of itself only at its end, as its first event; null = nothing.
+    json (*first_event)(HttpClient& client, const ServerPrompt& prompt, const json& body) = nullptr;
 };
 
 Result<json> parse_answer(const std::string& text, std::string_view what) {
@@ -53,6 +55,15 @@ Result<json> llama_body(HttpClient& client, const ServerPrompt& prompt) {
                 {"cache_prompt", false}};
 }
 
+json llama_first_event(HttpClient& client, const ServerPrompt& prompt, const json& body) {
+    json settings = {{"temperature", prompt.config.temperature}};
+    const auto text = client.get("/props");
+    const json props = json::parse(text.ok() ? *text : std::string(), nullptr, false);
+    const json::json_pointer types("/default_generation_settings/params/speculative.types");
+    if (props.is_object() && props.contains(types)) settings["speculative.types"] = props[types];
+    return {{"model", prompt.model}, {"prompt", body["prompt"]}, {"generation_settings", settings}};
+}
+
 Result<json> vllm_body(HttpClient&, const ServerPrompt& prompt) {
     return json{{"model", prompt.model},
                 {"messages", prompt.messages},
@@ -74,7 +85,8 @@ Result<json> sglang_body(HttpClient&, const ServerPrompt& prompt) {
 
 const std::vector<Server>& servers() {
     static const std::vector<Server> all = {
-        {"llama.cpp", "/props", "default_generation_settings", "/completion", "llama-stream", llama_body},
+        {"llama.cpp", "/props", "default_generation_settings", "/completion", "llama-stream", llama_body,
+         llama_first_event},
         {"sglang", "/get_server_info", "internal_states", "/v1/chat/completions", "sglang-answer",
          sglang_body},
         {"vllm", "/version", "version", "/v1/chat/completions", "vllm-stream", vllm_body},
@@ -137,10 +149,13 @@ class Watch {
     }
 
     Status send(const Conversation& conversation, const std::string& model) {
-        DS_ASSIGN(const json body, server_.body(client_, {to_messages(conversation), config_, model}));
+        const ServerPrompt prompt{to_messages(conversation), config_, model};
+        DS_ASSIGN(const json body, server_.body(client_, prompt));
         const std::string name =
             conversation.id.empty() ? std::to_string(conversation.index) : conversation.id;
         import_.begin(name);
+        if (server_.first_event != nullptr)
+            DS_TRY(pass(fmt::format("data: {}\n\n", server_.first_event(client_, prompt, body).dump())));
         const TimeNs start = monotonic_ns();
         // Where the engine sends no times, those of the arrival stand for them: a comment of the stream.
         const auto receive = [&](std::string_view bytes) {
@@ -154,7 +169,7 @@ class Watch {
   private:
     Status take(const std::string& time, std::string_view bytes) {
         // Between lines only: the bytes may end within one.
-        if (line_ended_) DS_TRY(pass(time));
+        if (line_ended_ && server_.format.ends_with("-stream")) DS_TRY(pass(time));
         line_ended_ = bytes.ends_with('\n');
         return pass(bytes);
     }
