@@ -32,12 +32,12 @@ class CurlClient final : public HttpClient {
     CurlClient& operator=(const CurlClient&) = delete;
 
     Result<std::string> get(const std::string& path) override { return collect(path, std::nullopt); }
-    Result<std::string> post(const std::string& path, const std::string& json) override {
-        return collect(path, json);
+    Result<std::string> post(const std::string& path, const std::string& body) override {
+        return collect(path, body);
     }
-    Status post(const std::string& path, const std::string& json,
+    Status post(const std::string& path, const std::string& body,
                 const std::function<Status(std::string_view)>& receive) override {
-        return send(path, json, receive);
+        return send(path, body, receive);
     }
 
   private:
@@ -68,7 +68,7 @@ class CurlClient final : public HttpClient {
         Answer answer{*this, receive};
         curl_easy_reset(curl_);
         curl_easy_setopt(curl_, CURLOPT_URL, url.c_str());
-        curl_easy_setopt(curl_, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
+        curl_easy_setopt(curl_, CURLOPT_PROTOCOLS_STR, "http,https");
         curl_easy_setopt(curl_, CURLOPT_PROXY, "");
         curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
         curl_easy_setopt(curl_, CURLOPT_HTTPHEADER, headers_);
