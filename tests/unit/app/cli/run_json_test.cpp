@@ -91,7 +91,10 @@ TEST_F(RunJson, HasTheDocumentedKeys) {
                                                             "heads",      "losses",         "tree_auto",
                                                             "threads",    "pinned_workers", "gpu",
                                                             "numerics",   "beside_exact",   "latency",
-                                                            "speed",      "template",       "notes"}));
+                                                            "speed",      "template",       "notes",
+                                                            "memory"}));
+    EXPECT_EQ(document()["memory"]["drafter_weights"], 0);
+    EXPECT_EQ(document()["memory"]["drafter_cache"], 0);
     EXPECT_TRUE(document()["gpu"].is_null());  // it ran on the CPU
     EXPECT_EQ(document()["numerics"], "exact");
     EXPECT_TRUE(document()["beside_exact"].is_null());
