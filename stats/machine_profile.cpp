@@ -114,7 +114,8 @@ class StepSum {
     Status add_levels() {
         const PartCost* catch_up = profile_.find(CostPart::catch_up, setting_.drafter);
         if (catch_up == nullptr) return unknown_drafter();
-        add(*catch_up, cost_.drafter_ms, rows_at(setting_.committed));
+        add(*catch_up, cost_.drafter_ms,
+            rows_at(setting_.catch_up > 0 ? setting_.catch_up : setting_.committed));
         const PartCost* level = profile_.find(CostPart::level, setting_.drafter);
         for (std::size_t l = 1; level != nullptr && l < setting_.level_rows.size(); ++l)
             add(*level, cost_.drafter_ms, rows_at(setting_.level_rows[l]));

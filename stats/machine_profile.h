@@ -33,7 +33,7 @@ std::string_view to_text(CostPart part);
 
 struct PartCost {
     CostPart part = CostPart::verify;
-    std::string drafter;         ///< "" = any
+    std::string drafter;         ///< id, or name of a draft model's costs; "" = any
     std::string head;            ///< id; "" unless the part is `head`
     std::string size_parameter;  ///< of the head, "v"; "" = its size was not varied
     CostCurve curve;
@@ -91,12 +91,13 @@ Status check_profile(const MachineProfile& profile, const ProfileUse& use);
 
 /// A decoding step whose time is predicted.
 struct StepSetting {
-    std::string drafter;          ///< id; "" or "none" = no drafter
+    std::string drafter;          ///< as PartCost::drafter; "" or "none" = no drafter
     std::string head = "full";    ///< id
     double head_size = 0;         ///< value of the head's size parameter; required if it was varied
     std::vector<int> level_rows;  ///< rows of each draft level of one sequence; the first is the root's
     int nodes = 1;                ///< verified rows of one sequence, root included
     double committed = 1;         ///< mean tokens that a round commits
+    double catch_up = 0;          ///< mean rows of the drafter's catch-up; 0 = `committed`
     double context = 0;           ///< committed tokens of a sequence
     int batch = 1;
 };

@@ -106,6 +106,7 @@ constexpr OptionUse option_uses[] = {
     {"--drafter", FitRecipe::weights},
     {"--precision", FitRecipe::weights},
     {"--recording", FitRecipe::generations | FitRecipe::weights},
+    {"--prompts", FitRecipe::generations | FitRecipe::weights},
     {"--model", FitRecipe::raw_text | FitRecipe::weights},
 };
 
@@ -118,8 +119,13 @@ std::string head_names(unsigned kinds) {
 Status check_used(const CLI::App& command, const std::string& head) {
     const HeadInfo* info = find_head_or_suffix(head);
     if (info == nullptr || !info->fit.has(FitRecipe::any)) return {};  // run_fit() reports the unknown head
+    // A ranking belongs to no drafter, but a draft model can write its text.
+    const auto writes_text = [&](std::string_view option) {
+        return (option == "--drafter" || option == "--model") && command.get_option("--prompts")->count() > 0;
+    };
     for (const OptionUse& use : option_uses)
-        if (command.get_option(use.option)->count() > 0 && !info->fit.has(use.used_by))
+        if (command.get_option(use.option)->count() > 0 && !info->fit.has(use.used_by) &&
+            !writes_text(use.option))
             return bad_input("fit {}: {} has no effect; it is for {}", head, use.option,
                              head_names(use.used_by));
     return {};
@@ -251,6 +257,13 @@ void add_fit(CLI::App& program, Action& action) {
                      "recording, a folder that draftscope record wrote (repeatable: recordings are "
                      "concatenated)")
         ->allow_extra_args(false);
+    auto* prompts = command->add_option("--prompts", config.own_run.prompts_file,
+                                        "prompts that a draft model answers itself, in place of a recording");
+    prompts->excludes("--recording");
+    command->add_option("--limit", config.own_run.limit, "conversations taken from the prompts (0 = all)")
+        ->needs(prompts);
+    add_shown(*command, "--max-new", config.own_run.max_new, "tokens of an answer to the prompts")
+        ->needs(prompts);
     add_shown(*command, "--drafter,--drafters", config.drafter,
               "NAME[:PATH[,KEY=VALUE...]], the drafter whose hidden states the head reads");
     command->add_option("--out", config.out, "file to write")->required();

@@ -114,6 +114,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const RunCon
              as(exact_json, field("beside_exact", &RunReport::exact))),
         report));
     out.update(run_figures_json(snapshot, report.run_id));
+    const json settings = json::parse(run.config_json, nullptr, false);
     for (const json& loss : list_of(DS_FIELDS(LossRow, kind, count))(report.storage_losses))
         out["losses"].push_back(loss);
     out.update({{"version", version},
@@ -122,7 +123,8 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const RunCon
                 {"tier_note", or_null(report.tier.why)},
                 {"shard", shard_json(config.shard)},
                 {"prompts", std::move(prompts)},
-                {"template", json::parse(run.config_json, nullptr, false).value("template", "none")}});
+                {"memory", settings.value("memory", json())},
+                {"template", settings.value("template", "none")}});
     return out;
 }
 

@@ -148,6 +148,7 @@ DrafterProperties properties_of(const ModelBackbone& backbone, Notes notes) {
     DrafterProperties out;
     out.lm_head = &backbone.model().lm_head();
     out.weight_bytes = backbone.weight_bytes();
+    out.cache_bytes = kv_bytes(backbone.kv_type(), backbone.layers(), backbone.shape().kv_width());
     out.positions = backbone.model().config().context;
     out.notes = std::move(notes);
     return out;
@@ -390,24 +391,12 @@ Result<kernels::Precision> choose_precision(const ModelFile& file, const std::st
     return given.value_or(file.auto_precision());
 }
 
-/// Returns an error if the weights do not fit into the memory next to the target's.
-Status check_memory_for(const ModelFile& file, kernels::Precision precision, const Target& target) {
+/// Returns the memory left for a draft model; nullopt if it is unknown.
+std::optional<std::uint64_t> memory_left(const Target& target) {
     const kernels::Backend& backend = target.backend();
-    const std::uint64_t needed = packed_bytes(file, precision);
-    std::optional<std::uint64_t> available = available_memory();
-    if (!backend.is_host()) {
-        const std::uint64_t all = backend.info().memory_bytes;
-        available = all - std::min<std::uint64_t>(all, target.weight_bytes());
-    }
-    if (!available || needed <= *available) return {};
-    return failed(
-        "draft-model:{}: the weights need {:.1f} GiB as {}, but next to the target's {:.1f} GiB {}; choose a "
-        "smaller draft model{}",
-        file.weights->path(), static_cast<double>(needed) / gib, kernels::to_text(precision),
-        static_cast<double>(target.weight_bytes()) / gib,
-        backend.is_host() ? available_text(*available)
-                          : fmt::format("{:.1f} GiB are left", static_cast<double>(*available) / gib),
-        backend.is_host() ? " or precision=int4" : "");
+    if (backend.is_host()) return available_memory();
+    const std::uint64_t all = backend.info().memory_bytes;
+    return all - std::min<std::uint64_t>(all, target.weight_bytes());
 }
 
 /// `path`: a GGUF file or a model folder; option_names may follow.
@@ -420,7 +409,8 @@ Result<std::unique_ptr<Drafter>> make_draft_model(const std::string& path, const
     Notes notes = file.notes;
     DS_TRY(check_vocabularies({source.path, file.tokenizer.get(), file.config.vocab},
                               {target.path(), target.tokenizer(), target.config().vocab}, notes));
-    DS_TRY(check_memory_for(file, precision, target));
+    DS_TRY(
+        check_draft_memory(file, precision, target.weight_bytes(), memory_left(target), backend.is_host()));
     DS_ASSIGN(auto model, Target::build(std::move(file), backend, precision));
     return make_draft_model_drafter(std::move(model), target, std::move(notes));
 }
@@ -429,7 +419,8 @@ Result<std::unique_ptr<Drafter>> make_draft_model(const std::string& path, const
 
 Result<std::unique_ptr<Drafter>> make_draft_model_drafter(std::unique_ptr<Target> model, const Target& target,
                                                           Notes notes) {
-    if (model->weight_bytes() > target.weight_bytes() && target.config().layers > 0)
+    // A recorded target has its LM head alone.
+    if (model->weight_bytes() > target.weight_bytes() && !target.layers().empty())
         add_note(
             notes,
             "draft-model:{}: a pass reads {:.2f} GiB, more than the target's {:.2f} GiB; drafts can only "

@@ -100,6 +100,7 @@ struct DrafterProperties {
     /// Target id of each row of a trimmed `lm_head`, ascending; empty = row i is token i.
     std::span<const TokenId> lm_head_ids = {};
     std::size_t weight_bytes = 0;  ///< backbone weights read per level
+    std::size_t cache_bytes = 0;   ///< of its keys and values, for each position of a text
     /// Weights that turn the target's hidden states into the drafter's inputs, read once per round.
     std::size_t feature_weight_bytes = 0;
     int max_levels = 0;          ///< of a drafter with one head per level; 0 = unlimited

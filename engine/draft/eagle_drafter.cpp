@@ -23,6 +23,7 @@ DrafterProperties properties_of(const EagleModel& model) {
     out.lm_head_ids = model.own_lm_head_ids();
     out.weight_bytes = model.weight_bytes();
     out.feature_weight_bytes = model.feature_weight_bytes();
+    out.cache_bytes = kv_bytes(model.kv_type(), model.layers(), model.shape().kv_width());
     out.trained_positions = model.checkpoint().trained_positions;
     out.notes = model.checkpoint().notes;
     return out;

@@ -191,6 +191,8 @@ class Collector {
         while (next_text_ < static_cast<int>(usable.size())) {
             const int ordinal = next_text_++;
             DS_ASSIGN(lane.text, texts_.load(usable[ordinal]));
+            // The target may have another hidden size than the drafter.
+            if (samples_.text.teacher.rows() == 0) samples_.text.teacher = Bf16Rows(lane.text.hidden.cols);
             lane.held_out = split_.held_out(ordinal);
             samples_.held_out_prompts += lane.held_out ? 1 : 0;
             const auto tokens = static_cast<int>(lane.text.tokens.size());

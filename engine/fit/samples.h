@@ -56,7 +56,7 @@ struct SampleRows {
         : hidden(width), teacher(width), embedding(width), parent(width), topk(topk_in) {}
 
     Bf16Rows hidden;             ///< [n, d] inputs of the head
-    Bf16Rows teacher;            ///< [n, d] text rows: the target's hidden state that predicts the same token
+    Bf16Rows teacher;            ///< [n, target's d] text rows: its hidden state that predicts the same token
     Bf16Rows embedding, parent;  ///< [n, d] HeadCall::inputs, if routers are fitted
     int topk = 0;
     std::vector<TokenId> top;            ///< [n, topk] drafted rows: the full head's best tokens

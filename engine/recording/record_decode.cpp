@@ -232,7 +232,10 @@ Status record_decode(Target& target, kernels::Backend& backend, PromptFeed& feed
 }
 
 RecordedTarget describe_target(const Target& target) {
-    const ModelConfig& config = target.config();
+    return describe_target(target.config(), target.tokenizer());
+}
+
+RecordedTarget describe_target(const ModelConfig& config, const Tokenizer* tokenizer) {
     RecordedTarget out;
     out.name = config.name;
     out.layers = config.layers;
@@ -240,7 +243,6 @@ RecordedTarget describe_target(const Target& target) {
     out.vocab = config.vocab;
     out.tokens = config.vocab;
     out.context = config.context;
-    const Tokenizer* tokenizer = target.tokenizer();
     if (tokenizer == nullptr) return out;
     out.tokens = std::min(config.vocab, tokenizer->size());
     out.tokenizer_hash = fmt::format("{:016x}", tokenizer->fingerprint());

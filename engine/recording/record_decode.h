@@ -27,6 +27,8 @@ Status record_decode(Target& target, kernels::Backend& backend, PromptFeed& feed
 
 /// Returns the description of `target` that a recording stores.
 RecordedTarget describe_target(const Target& target);
+/// As above; `tokenizer` may be null.
+RecordedTarget describe_target(const ModelConfig& config, const Tokenizer* tokenizer);
 
 /// Measures target forward passes over M rows in a chain after `prefix` tokens. Returns the median of five
 /// for M of 1 to 64, within about two seconds.

@@ -12,6 +12,12 @@ constexpr kernels::KvType kv_type_for(kernels::Precision precision) {
     return precision == kernels::Precision::f32 ? kernels::KvType::f32 : kernels::KvType::f16;
 }
 
+/// Returns the bytes of keys and values for each position of a text.
+constexpr std::size_t kv_bytes(kernels::KvType type, int layers, int kv_width) {
+    return 2 * kernels::key_bytes(type, kv_width, kernels::key_lanes) * static_cast<std::size_t>(layers) /
+           kernels::key_lanes;
+}
+
 /// Keys and values of one sequence, in memory of a device. The first `length` slots are committed and hold
 /// their logical positions. A forward pass writes its rows after them; path_move() and commit() keep some of
 /// those.

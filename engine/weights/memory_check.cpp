@@ -88,4 +88,18 @@ Status check_memory(const ModelFile& file, kernels::Precision precision,
         available_text(*available));
 }
 
+Status check_draft_memory(const ModelFile& file, kernels::Precision precision, std::uint64_t target_bytes,
+                          std::optional<std::uint64_t> available, bool on_host) {
+    const std::uint64_t needed = packed_bytes(file, precision);
+    if (!available || needed <= *available) return {};
+    return failed(
+        "draft-model:{}: the weights need {:.1f} GiB as {}, but next to the target's {:.1f} GiB {}; choose a "
+        "smaller draft model{}",
+        file.weights->path(), static_cast<double>(needed) / gib, kernels::to_text(precision),
+        static_cast<double>(target_bytes) / gib,
+        on_host ? available_text(*available)
+                : fmt::format("{:.1f} GiB are left", static_cast<double>(*available) / gib),
+        on_host ? " or precision=int4" : "");
+}
+
 }  // namespace draftscope

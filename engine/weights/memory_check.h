@@ -26,4 +26,9 @@ std::string available_text(std::uint64_t available);
 Status check_memory(const ModelFile& file, kernels::Precision precision,
                     std::optional<std::uint64_t> available, int positions = 0);
 
+/// Returns an error if a draft model's packed weights exceed `available`. The target's take `target_bytes`.
+/// `on_host`: in the memory of the CPU.
+Status check_draft_memory(const ModelFile& file, kernels::Precision precision, std::uint64_t target_bytes,
+                          std::optional<std::uint64_t> available, bool on_host);
+
 }  // namespace draftscope

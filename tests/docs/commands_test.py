@@ -76,7 +76,8 @@ def make_checkout(folder, program):
     (folder / "other.jsonl").write_text(prompts(*(paragraph.replace("{}", str(i)) for i in range(20))))
     (folder / "my-text.txt").write_text("The river runs to the sea, and the sea is wide.\n" * 200)
     (folder / "model.gguf").symlink_to(model)
-    (folder / "my-model.gguf").symlink_to(model)
+    for name in ("my-model.gguf", "my-small-model.gguf"):
+        (folder / name).symlink_to(model)
     (folder / "path/to").mkdir(parents=True)
     (folder / "path/to/Qwen3-0.6B").symlink_to(SOURCE / "tests/golden/models/qwen3")
     (folder / "path/to/checkpoint").symlink_to(SOURCE / "assets/drafters/eagle3")

@@ -184,6 +184,16 @@ TEST_P(TinyModels, RejectsWeightsThatDoNotFitBeforePacking) {
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(refused.error().message.find("of memory are available; choose a smaller"), std::string::npos);
     EXPECT_GT(available_memory().value_or(1), 0u);
+    EXPECT_TRUE(check_draft_memory(opened, Precision::f32, 3u << 30, needed, true).ok());
+    EXPECT_TRUE(check_draft_memory(opened, Precision::f32, 3u << 30, std::nullopt, true).ok());
+    for (const bool on_host : {true, false}) {
+        const Status draft = check_draft_memory(opened, Precision::f32, 3u << 30, needed - 1, on_host);
+        ASSERT_FALSE(draft.ok());
+        const std::string& text = draft.error().message;
+        EXPECT_NE(text.find("draft-model:" + model_folder(GetParam())), std::string::npos) << text;
+        EXPECT_NE(text.find("next to the target's 3.0 GiB"), std::string::npos) << text;
+        EXPECT_EQ(text.find("precision=int4") != std::string::npos, on_host) << text;
+    }
     // Within a control group, its limit counts.
     const testing::ScratchFolder root;
     for (const char* folder : {"/proc/self", "/sys/fs/cgroup"})

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "app/gui/models/selection.h"
 #include "base/format_count.h"
@@ -70,6 +71,17 @@ std::optional<RecordedSettings> recorded_settings(const Snapshot& snapshot, RowI
                                               : fmt::format(", temperature {:g}, {}, seed {}",
                                                             run->temperature, run->verify, run->seed);
     return settings;
+}
+
+std::string memory_text(const RunRow& run) {
+    const auto settings = nlohmann::json::parse(run.config_json, nullptr, false);
+    const auto memory = settings.is_object() ? settings.value("memory", nlohmann::json()) : nlohmann::json();
+    if (!memory.is_object()) return {};
+    const auto gib = [&](const char* key) { return memory.value(key, 0.0) / (1024.0 * 1024.0 * 1024.0); };
+    return fmt::format(
+        "weights: {:.2f} GiB of the target, {:.2f} of the drafter; caches at {} positions: {:.2f} and {:.2f}",
+        gib("target_weights"), gib("drafter_weights"), memory.value("positions", 0), gib("target_cache"),
+        gib("drafter_cache"));
 }
 
 std::string_view spec_name(std::string_view spec) {

@@ -32,6 +32,9 @@ struct RecordedSettings {
 /// Returns the settings of a stored run; absent for live runs or without a run.
 std::optional<RecordedSettings> recorded_settings(const Snapshot& snapshot, RowId run_id);
 
+/// Returns one line on the memory of a run's weights and caches; "" if it is unknown.
+std::string memory_text(const RunRow& run);
+
 /// Returns "NAME" of "NAME:path" or "NAME:v=8192". List entries are matched by it.
 std::string_view spec_name(std::string_view spec);
 

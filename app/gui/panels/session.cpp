@@ -295,6 +295,8 @@ void draw_session(PanelContext& c) {
     choose_drafter(c);
     choose_head(c);
     edit_tree(c, state.tree_as_text);
+    if (const RunRow* run = c.snapshot.run(c.ui.run_id))
+        if (const std::string text = memory_text(*run); !text.empty()) draw_hint(c.style, text);
     ImGui::SeparatorText("Prompt");
     ImGui::BeginDisabled(!c.config.prompts_file.empty());
     ImGui::InputTextMultiline("##prompt", &c.config.prompt,

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "app/jobs/fit/own_run.h"
 #include "app/jobs/fit/ranking_fit.h"
 #include "app/jobs/fit/torch.h"
 #include "app/jobs/resolve/resolve.h"
@@ -35,9 +36,37 @@ const FitRecipe& fit_recipe(const FitConfig& config) {
     return find_head_or_suffix(config.head)->fit;
 }
 
+/// A folder that is written under a temporary name and renamed when complete.
+class StagedFolder {
+  public:
+    explicit StagedFolder(std::string path) : path_(std::move(path)), staged_(path_ + ".part") {}
+    ~StagedFolder() {
+        std::error_code ignored;
+        fs::remove_all(staged_, ignored);
+    }
+    const std::string& staged() const { return staged_; }
+    Status make() {
+        std::error_code error;
+        fs::remove_all(staged_, error);
+        if (!fs::create_directories(staged_, error)) return failed("{}: cannot be created", staged_);
+        return {};
+    }
+    Status commit() {
+        std::error_code error;
+        fs::remove_all(path_, error);
+        fs::rename(staged_, path_, error);
+        if (error) return failed("{}: {}", path_, error.message());
+        return {};
+    }
+
+  private:
+    std::string path_, staged_;
+};
+
 /// Data and models that a fit of weights needs.
 struct FitData {
     fit::Recordings recordings;
+    RecordedTarget described;  ///< the target, also if a draft model made the recording
     std::unique_ptr<kernels::Backend> backend;
     std::unique_ptr<Target> target;
     std::unique_ptr<Drafter> drafter;
@@ -49,6 +78,22 @@ struct FitData {
 
     const DecodeRecording& first() const { return *recordings.front(); }
 };
+
+/// Returns an error if the drafter's heads cannot be fitted. Those of a language model are not trained.
+Status check_drafter(const FitConfig& config, const FitRecipe& recipe) {
+    const std::string_view id = drafter_id(config.drafter);
+    if (drafter_traits(id).trains_heads) {
+        if (config.own_run.prompts_file.empty()) return {};
+        return bad_input("--prompts: drafter {} cannot answer by itself; give --recording FOLDER", id);
+    }
+    const bool trains = recipe.has(FitRecipe::routers | FitRecipe::trimmed_rows) || config.joint ||
+                        (config.must_train && config.options.kl.epochs > 0);
+    if (!trains || recipe.has(FitRecipe::raw_text)) return {};
+    return bad_input(
+        "fit {}: trains, which this version does only for drafters of the target's hidden states, not for "
+        "--drafter {}; fit slimspec, specvocab or a ranking without training options",
+        config.head, id);
+}
 
 Status check_config(const FitConfig& config) {
     if (config.out.empty()) return bad_input("--out: name the file to write");
@@ -72,9 +117,10 @@ Status check_config(const FitConfig& config) {
             return bad_input("fit {}: ranks the tokens of raw text; give --text FILE", config.head);
         if (!fs::is_regular_file(config.text, error))
             return bad_input("--text {}: no such file", config.text);
-    } else if (config.recordings.empty()) {
+    } else if (config.recordings.empty() && config.own_run.prompts_file.empty()) {
         return bad_input("fit {}: give --recording FOLDER; draftscope record writes one", config.head);
     }
+    DS_TRY(check_drafter(config, head->fit));
     if (config.joint && !head->fit.has(FitRecipe::by_divergence))
         return bad_input("fit {}: --joint trains only {}", config.head,
                          fmt::join(heads_fitted_by(FitRecipe::by_divergence), ", "));
@@ -106,11 +152,12 @@ RunConfig make_run_config(const FitConfig& config, const DecodeRecording& record
 }
 
 /// Loads the ranking or counts it without the held-out texts, on which the report measures coverage.
-Result<fit::Ranking> load_or_count(const FitConfig& config, const fit::Recordings& recordings) {
+Result<fit::Ranking> load_or_count(const FitConfig& config, const FitData& fit_data) {
+    const int tokens = fit_data.described.tokens;
     if (config.ranking.empty())
-        return count_recordings(recordings, config.options.collect.hold_out).learnt.ranking();
+        return count_recordings(fit_data.recordings, tokens, config.options.collect.hold_out)
+            .learnt.ranking();
     fit::Ranking ranking;
-    const int tokens = recordings.front()->info().target.tokens;
     DS_ASSIGN(const auto ids, load_ranking(config.ranking, config.head));
     for (const TokenId id : ids) {
         if (id >= tokens)
@@ -130,30 +177,20 @@ Status complete_target(const std::string& model, HeadWeights& weights) {
     return {};
 }
 
-/// Returns an error if the drafter's heads cannot be fitted.
-Status check_drafter(const FitConfig& config, const ResolvedRun& run) {
-    if (!run.pair.empty())
-        return bad_input("--drafter {}: heads are fitted for one drafter; use --drafter {}",
-                         run.drafter_name(), run.drafter_id);
-    const FitRecipe& recipe = fit_recipe(config);
-    const bool counts_only = recipe.has(FitRecipe::rankings) && !config.weights;
-    if (counts_only || find_drafter(run.drafter_id)->trains_heads) return {};
-    return bad_input(
-        "--drafter {}: this version fits no weights of heads for it; fit a ranking, which serves every "
-        "drafter",
-        run.drafter_id);
-}
-
 /// Loads the target's embedding and LM head, the drafter, the ranking and the weights that prepare() needs.
 Status load(const FitConfig& config, const JobHooks& hooks, FitData& fit_data, FitReport& report) {
     const RecordingInfo& info = fit_data.first().info();
     DS_ASSIGN(const ResolvedRun run, resolve_run(make_run_config(config, fit_data.first())));
-    DS_TRY(check_drafter(config, run));
+    if (!run.pair.empty())
+        return bad_input("--drafter {}: heads are fitted for one drafter; use --drafter {}",
+                         run.drafter_name(), run.drafter_id);
     const kernels::Precision precision =
         run.precision ? *run.precision
                       : kernels::precision_from(info.precision).value_or(kernels::Precision::bf16);
     hooks.report(-1, "packing the LM head");
-    const std::string model = fit_data.first().weights_path().empty() ? run.config.model : config.model;
+    const bool own_run = !config.own_run.prompts_file.empty();
+    std::string model = fit_data.first().weights_path().empty() ? run.config.model : config.model;
+    if (own_run) model = parse_drafter_path(run.drafter_path);
     DS_ASSIGN(fit_data.target, make_recorded_target(fit_data.first(), model, *fit_data.backend, precision));
     hooks.report(-1, "loading drafter " + run.drafter_id);
     DS_ASSIGN(fit_data.drafter, load_drafter(run, *fit_data.target, *fit_data.backend));
@@ -164,15 +201,17 @@ Status load(const FitConfig& config, const JobHooks& hooks, FitData& fit_data, F
     if (!fit_data.drafter->uses_head())
         return bad_input("--drafter {}: has no LM head to fit", run.drafter_id);
     HeadWeights& weights = fit_data.weights;
-    weights =
-        with_ends(head_weights(run, *fit_data.drafter, *fit_data.target, info.target), config.eos == "yes");
+    weights = with_ends(head_weights(run, *fit_data.drafter, *fit_data.target, fit_data.described),
+                        config.eos == "yes");
     DS_TRY(complete_target(model, weights));
     DS_ASSIGN(weights.drafter_hash, checkpoint_hash(parse_drafter_path(run.drafter_path)));
-    DS_ASSIGN(fit_data.ranking, load_or_count(config, fit_data.recordings));
+    DS_ASSIGN(fit_data.ranking, load_or_count(config, fit_data));
     if (!config.start.empty()) {
         DS_ASSIGN(fit_data.start, HeadArtefact::open(config.start, config.head));
     }
     fit_data.tree = run.tree;
+    // A state of a language model depends on its text alone, so deeper levels show no others.
+    if (config.tree.empty() && !find_drafter(run.drafter_id)->trains_heads) fit_data.tree = {0, 4, 5};
     fit_data.drafter_path = run.drafter_path;
     report.target = weights.target;
     report.drafter = run.drafter_id;
@@ -248,8 +287,9 @@ std::string recording_names(const FitConfig& config) {
 /// the exact size.
 Status fit_generation_ranking(const FitConfig& config, const JobHooks& hooks, FitData& fit_data,
                               FitReport& report) {
-    const RecordingInfo& info = fit_data.first().info();
-    const TextCounts counts = count_recordings(fit_data.recordings, config.options.collect.hold_out);
+    const RecordedTarget& target = fit_data.described;
+    const TextCounts counts =
+        count_recordings(fit_data.recordings, target.tokens, config.options.collect.hold_out);
     const fit::Ranking ranking = counts.all.ranking();
     if (ranking.tokens == 0)
         return bad_input("{}: the recording contains no generated tokens", fit_data.first().folder());
@@ -263,37 +303,13 @@ Status fit_generation_ranking(const FitConfig& config, const JobHooks& hooks, Fi
             report.held_out["coverage_at_size"] =
                 fit::ranking_coverage(counts.learnt.ranking(), size, held_out);
     }
-    report.target = info.target.name;
-    return write_ranking(config, ranking, info.target.name, info.target.tokenizer_hash,
-                         "generations of the target, trace " + recording_names(config));
+    report.target = target.name;
+    const std::string source = config.own_run.prompts_file.empty()
+                                   ? "generations of the target, trace " + recording_names(config)
+                                   : "generations of the draft model for " +
+                                         fs::path(config.own_run.prompts_file).filename().string();
+    return write_ranking(config, ranking, target.name, target.tokenizer_hash, source);
 }
-
-/// A folder that is written under a temporary name and renamed when complete.
-class StagedFolder {
-  public:
-    explicit StagedFolder(std::string path) : path_(std::move(path)), staged_(path_ + ".part") {}
-    ~StagedFolder() {
-        std::error_code ignored;
-        fs::remove_all(staged_, ignored);
-    }
-    const std::string& staged() const { return staged_; }
-    Status make() {
-        std::error_code error;
-        fs::remove_all(staged_, error);
-        if (!fs::create_directories(staged_, error)) return failed("{}: cannot be created", staged_);
-        return {};
-    }
-    Status commit() {
-        std::error_code error;
-        fs::remove_all(path_, error);
-        fs::rename(staged_, path_, error);
-        if (error) return failed("{}: {}", path_, error.message());
-        return {};
-    }
-
-  private:
-    std::string path_, staged_;
-};
 
 /// Returns the folder of the jointly trained drafter: `out` without its ending, plus ".drafter".
 std::string trained_drafter_path(const std::string& out) {
@@ -342,6 +358,11 @@ Result<std::optional<Torch>> torch_for(const FitConfig& config, FitReport& repor
                         (recipe.has(FitRecipe::by_divergence) && config.options.kl.epochs > 0 &&
                          (config.weights || !recipe.has(FitRecipe::alpha_rows)));
     if (!trains) return std::optional<Torch>();
+    if (!drafter_traits(drafter_id(config.drafter)).trains_heads) {
+        report.remark =
+            fmt::format("this is the closed form: heads of a {} are not trained", drafter_id(config.drafter));
+        return std::optional<Torch>();
+    }
     auto torch = find_torch(config.python);
     if (torch.ok()) return std::optional<Torch>(*torch);
     const std::string& problem = torch.error().message;
@@ -361,16 +382,19 @@ Status fit_weights(const FitConfig& config, const std::optional<Torch>& torch, c
     options.collect.text_levels = fit_data.tree.levels();
     options.train = torch.has_value();
     if (fit_recipe(config).has(FitRecipe::alpha_rows)) {
-        const TextCounts counts = count_recordings(fit_data.recordings, options.collect.hold_out);
+        const TextCounts counts =
+            count_recordings(fit_data.recordings, fit_data.described.tokens, options.collect.hold_out);
         options.v = compute_bcl_size(fit_data, counts.all.ranking(), options.alpha);
     }
     DS_ASSIGN(const auto texts,
               fit::make_recording_texts(fit_data.recordings, fit_data.drafter->aux_layers()));
+    const int positions = fit_data.drafter->properties().positions;
+    const int context = fit_data.first().info().target.context;
     fit::FitInputs inputs{*fit_data.backend,
                           fit_data.drafter.get(),
                           fit_data.weights,
                           fit_data.target->lm_head(),
-                          fit_data.first().info().target.context,
+                          positions > 0 ? std::min(positions, context) : context,
                           texts.get(),
                           {},
                           {}};
@@ -407,7 +431,14 @@ Result<FitReport> run_fit(const FitConfig& config, const JobHooks& hooks) {
         FitData fit_data;
         say_notes(thread_limit_notes(config.threads));
         fit_data.backend = kernels::make_cpu_backend(threads_or_default(config.threads));
-        DS_ASSIGN(fit_data.recordings, fit::open_recordings(config.recordings));
+        StagedFolder own_run(config.out + ".recording");
+        std::vector<std::string> folders = config.recordings;
+        if (!config.own_run.prompts_file.empty()) {
+            folders = {own_run.staged()};
+            DS_ASSIGN(fit_data.described, record_own_run(config, own_run.staged(), hooks));
+        }
+        DS_ASSIGN(fit_data.recordings, fit::open_recordings(folders));
+        if (!config.recordings.empty()) fit_data.described = fit_data.first().info().target;
         const bool ranking = recipe.has(FitRecipe::generations) && !config.joint && !config.weights;
         DS_ASSIGN(const std::optional<Torch> torch, torch_for(config, report));
         DS_TRY(ranking ? fit_generation_ranking(config, hooks, fit_data, report)

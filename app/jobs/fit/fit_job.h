@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/jobs/commands/run_config.h"
 #include "base/job_hooks.h"
 #include "base/notes.h"
 #include "base/result.h"
@@ -16,7 +17,9 @@ namespace draftscope {
 struct FitConfig {
     std::string head;  ///< a head of the registry, or its suffix rdk
     std::vector<std::string>
-        recordings;                  ///< recordings (folders) of one target; unused for rankings from text
+        recordings;  ///< recordings (folders) of one target; unused for rankings from text
+    /// Prompts, their limit and max_new: a draft model answers them by itself, in place of recordings.
+    RunConfig own_run;
     std::string model;               ///< target's files; "" = weights in the recording, or the demo model
     std::string drafter = "eagle3";  ///< NAME[:PATH]
     std::string out;                 ///< artefact or ranking to write

@@ -13,13 +13,13 @@ namespace draftscope {
 
 namespace fs = std::filesystem;
 
-TextCounts count_recordings(const fit::Recordings& recordings, fit::HoldOut hold_out) {
+TextCounts count_recordings(const fit::Recordings& recordings, int vocab, fit::HoldOut hold_out) {
     std::vector<int> generated;
     for (const auto& recording : recordings)
         for (const RecordedPrompt& prompt : recording->prompts())
             generated.push_back(prompt.generated_tokens);
     const std::vector<int> held = fit::TextSplit(generated, hold_out).texts(true);
-    TextCounts counts(recordings.front()->info().target.tokens);
+    TextCounts counts(vocab);
     int text = 0;
     for (const auto& recording : recordings) {
         for (const RecordedPrompt& prompt : recording->prompts()) {

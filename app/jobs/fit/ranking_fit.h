@@ -15,8 +15,8 @@ struct TextCounts {
     explicit TextCounts(int vocab) : all(vocab), learnt(vocab), held_out(vocab) {}
     fit::TokenCounter all, learnt, held_out;
 };
-/// Counts the tokens of recordings.
-TextCounts count_recordings(const fit::Recordings& recordings, fit::HoldOut hold_out);
+/// Counts the tokens of recordings. Ids from `vocab` on do not count.
+TextCounts count_recordings(const fit::Recordings& recordings, int vocab, fit::HoldOut hold_out);
 
 /// Fills in the report. The file ranks all texts; the report gives the coverage of the held-out tenth by a
 /// ranking of the other nine.

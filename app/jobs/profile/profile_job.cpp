@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
+#include "engine/draft/drafter_files.h"
 #include "engine/draft/registry.h"
 #include "engine/draft/tree_levels.h"
 #include "engine/formats/synthetic_model.h"
@@ -283,8 +284,10 @@ class Profiler {
     /// Measures every size of a head, or that of its weights if they allow no other size.
     Status measure_head(const HeadInfo& info) {
         const ModelConfig& target = models_.target().config();
+        const kernels::Matrix* own = models_.drafter().properties().lm_head;
         bool any = false;
-        for (const SizedHead& head : sized_heads(info, target.vocab, target.hidden)) {
+        for (const SizedHead& head :
+             sized_heads(info, target.vocab, own != nullptr ? own->k() : target.hidden)) {
             const Status measured = measure_sized(info, head);
             if (!measured.ok() && measured.error().kind != ErrorKind::bad_input) return measured;
             any = any || measured.ok();
@@ -334,9 +337,10 @@ class Profiler {
     Status measure(const ProfileSession& session, const SizedHead& head, const HeadSizeParam& param) {
         const bool full = head.spec.id.empty();
         const std::string text = full ? std::string(full_head_id) : to_text(head.spec);
-        const std::string key = fmt::format("{} {} {} context={} batch={}", run_.drafter_id,
-                                            models_.head() != nullptr ? text : "-", to_text(session.tree),
-                                            session.context, session.batch);
+        const std::string drafter = cost_name(config_.drafters[drafter_]);
+        const std::string key =
+            fmt::format("{} {} {} context={} batch={}", drafter, models_.head() != nullptr ? text : "-",
+                        to_text(session.tree), session.context, session.batch);
         DS_ASSIGN(
             const auto times,
             times_of(key, {models_.target(), models_.drafter(), models_.head(), models_.backend(), *control_},
@@ -347,8 +351,12 @@ class Profiler {
             if (is_shared(one.part) ? drafter_ > 0 || !full : !full && !of_head) continue;
             if (of_head)
                 one.point.at.size = param.max_rows ? std::min(head.size, times.active_rows) : head.size;
-            add(one, is_shared(one.part) ? "" : run_.drafter_id, of_head ? id : "",
+            add(one, is_shared(one.part) ? "" : drafter, of_head ? id : "",
                 of_head && head.size > 0 ? param.name : "");
+            // The catch-up of a language model is such a pass, of a row or two.
+            if (one.part != CostPart::level || find_drafter(run_.drafter_id)->trains_heads) continue;
+            one.part = CostPart::catch_up;
+            add(one, drafter, "", "");
         }
         return times.points.empty() ? Status() : save();
     }
@@ -438,10 +446,22 @@ std::vector<SizedHead> sized_heads(const HeadInfo& info, int vocab, int hidden) 
     return heads;
 }
 
+std::string cost_name(std::string_view drafter) {
+    const std::string_view id = drafter_id(drafter);
+    const DrafterInfo info = drafter_traits(id);
+    if (info.trains_heads || id.size() == drafter.size()) return std::string(id);
+    const std::string text(drafter.substr(id.size() + 1));
+    const std::string path = parse_drafter_path(text, info.options);
+    const std::string name = std::filesystem::path(path).lexically_normal().filename().string();
+    const std::string options = text.substr(path.size());
+    return fmt::format("{}:{}{}", id, name.empty() ? path : name,
+                       options == ",precision=auto" ? "" : options);
+}
+
 Result<StepSetting> to_step_setting(const std::string& method, double committed, double context, int batch) {
     DS_ASSIGN(const BenchMethod parsed, parse_bench_method(method, RunConfig()));
     StepSetting setting;
-    setting.drafter = drafter_id(parsed.drafter);
+    setting.drafter = cost_name(parsed.drafter);
     setting.committed = committed;
     setting.context = context;
     setting.batch = batch;
@@ -464,6 +484,11 @@ Result<StepSetting> to_step_setting(const std::string& method, double committed,
         setting.level_rows.assign(tree.levels(), 1);
         setting.nodes = std::min(tree.levels(), tree.nodes - 1) + 1;
     }
+    // The cache of a language model keeps accepted drafts: a root, and the last level's node if all were
+    // accepted.
+    if (!drafter.trains_heads)
+        setting.catch_up =
+            1 + std::min(1.0, (committed - 1) / static_cast<double>(setting.level_rows.size()));
     return setting;
 }
 

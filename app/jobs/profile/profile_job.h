@@ -40,6 +40,9 @@ struct SizedHead {
 /// Returns a head at each of the sizes that profiles measure. Empty if its size cannot vary.
 std::vector<SizedHead> sized_heads(const HeadInfo& info, int vocab, int hidden);
 
+/// Returns the name of a drafter's costs in a profile. It is the id, and of a language model also the name of
+/// its file and its precision: "draft-model:small.gguf,precision=int4".
+std::string cost_name(std::string_view drafter);
 /// Returns the step of a method, in the syntax of parse_bench_method(). A method that drafts must name a
 /// tree.
 Result<StepSetting> to_step_setting(const std::string& method, double committed, double context, int batch);

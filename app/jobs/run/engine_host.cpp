@@ -331,6 +331,10 @@ Status EngineHost::Impl::record_run(RunPlan& plan, std::optional<RunPlan>& basel
     append_notes(report.notes, models.notes());
     append_notes(report.notes, plan.notes);
     append_notes(report.notes, context.file.notes());
+    if (models.drafter().properties().order_matters && plan.prompts() > 1)
+        add_note(report.notes,
+                 "--drafter {}: drafts from the texts before, so the order of the {} prompts matters",
+                 plan.run.config.drafter, plan.prompts());
     say_notes(report.notes);
     context.recorder.push(start_record(row, plan, models));
     const int kept_steps = push_kept(row, plan, context);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fields.h"
 #include "base/hash.h"
+#include "base/numel.h"
 #include "capture/run_setting.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/draft/registry.h"
@@ -130,6 +131,22 @@ std::string template_text(const std::vector<std::string>& switches) {
     return out.empty() ? "none" : out;
 }
 
+/// Returns the bytes of a run's weights, and of the keys and values of all sequences at the full context.
+nlohmann::json memory_json(const ModelCache& models, int batch) {
+    const Target& target = models.target();
+    const DrafterProperties& drafter = models.drafter().properties();
+    const int positions = target.config().context;
+    const int drafted = drafter.positions > 0 ? std::min(drafter.positions, positions) : positions;
+    const std::size_t head = drafter.lm_head != nullptr ? drafter.lm_head->bytes() : 0;
+    return {{"target_weights", target.weight_bytes()},
+            {"drafter_weights", drafter.weight_bytes + drafter.feature_weight_bytes + head},
+            {"target_cache",
+             numel(positions, batch) * kv_bytes(kv_type_for(target.precision()), target.config().layers,
+                                                target.shape().kv_width())},
+            {"drafter_cache", numel(drafted, batch) * drafter.cache_bytes},
+            {"positions", positions}};
+}
+
 /// Returns `config_json` of the run's database row.
 std::string config_json(const RunPlan& plan, const ModelCache& models, const TierChoice& tier) {
     const ResolvedRun& run = plan.run;
@@ -152,6 +169,7 @@ std::string config_json(const RunPlan& plan, const ModelCache& models, const Tie
          {std::string(ranking_key), known_or_null(models.vocabulary().ranking)},
          {"head_streamed_bytes", streamed_json(run, head, shadows)},
          {head_traits_key, traits_json(run, head, shadows)},
+         {"memory", memory_json(models, c.batch)},
          {"tree", to_text(run.tree)},
          {"tree_auto", run.auto_tree ? to_json(run.forecasts) : nlohmann::json()},
          {"verify", run.verify->text()},

@@ -9,12 +9,14 @@
 namespace draftscope {
 namespace {
 
-/// What serving stacks call a drafter; "" = unknown to SGLang, and without a model.
+/// What serving stacks call a drafter; "" = unknown. One that SGLang lacks has no model.
 struct ServingName {
     std::string_view drafter, vllm, sglang;
 };
-constexpr ServingName serving_names[] = {
-    {"eagle3", "eagle3", "EAGLE3"}, {"eagle2", "eagle", "EAGLE"}, {"ngram", "ngram", ""}};
+constexpr ServingName serving_names[] = {{"eagle3", "eagle3", "EAGLE3"},
+                                         {"eagle2", "eagle", "EAGLE"},
+                                         {"ngram", "ngram", ""},
+                                         {"draft-model", "", "STANDALONE"}};
 
 std::string times(const Estimate& estimate) {
     if (!estimate.interval) return fmt::format("{:.2f}x", estimate.value);
@@ -237,7 +239,7 @@ std::vector<std::string> serving_options(const std::string& drafter, const TreeS
     for (const ServingName& name : serving_names) {
         if (name.drafter != drafter_id(drafter)) continue;
         const bool model = !name.sglang.empty();
-        if (!model || tree.topk == 1)  // vLLM drafts chains only
+        if (!name.vllm.empty() && (!model || tree.topk == 1))  // vLLM drafts chains only
             out.push_back(fmt::format(
                 R"(vLLM: --speculative-config '{{"method": "{}", {}"num_speculative_tokens": {}}}')",
                 name.vllm, model ? R"("model": DRAFTER, )" : "", tree.levels()));

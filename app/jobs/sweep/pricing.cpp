@@ -9,7 +9,7 @@
 namespace draftscope {
 
 std::string method_text(const SettingKey& setting) {
-    return fmt::format("{} @ {}", pair_text(drafter_id(setting.drafter), setting.head), setting.tree);
+    return fmt::format("{} @ {}", pair_text(cost_name(setting.drafter), setting.head), setting.tree);
 }
 
 namespace {

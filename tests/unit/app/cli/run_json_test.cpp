@@ -24,6 +24,26 @@ std::set<std::string> json_keys(const json& object) {
     return keys;
 }
 
+/// Said once, and kept: what a drafter takes from earlier answers depends on their order.
+TEST(DrafterNotes, OrderOfPromptsMatters) {
+    const ScratchFolder folder;
+    write_text(folder.file("prompts.jsonl"), prompts_text);
+    const Arguments words = arguments("run --model {} --prompts {} --max-new 8 --ignore-eos --json --drafter",
+                                      tiny_model(folder), folder.file("prompts.jsonl"));
+    const auto count = [&](const std::string& drafter) {
+        const ProcessResult done = run(folder, words + Arguments{drafter});
+        const std::string text = "so the order of the 4 prompts matters";
+        const std::size_t said = done.err.find(text);
+        EXPECT_EQ(done.err.find(text, said + 1), std::string::npos) << done.err;
+        EXPECT_EQ(said != std::string::npos,
+                  parse_output(done)["notes"].dump().find(text) != std::string::npos);
+        return said != std::string::npos;
+    };
+    EXPECT_TRUE(count("suffix:answers=100"));
+    EXPECT_TRUE(count("ngram:pool=1"));
+    EXPECT_FALSE(count("suffix"));
+}
+
 class RunJson : public ::testing::Test {
   protected:
     static void SetUpTestSuite() {
@@ -91,7 +111,10 @@ TEST_F(RunJson, HasTheDocumentedKeys) {
                                                             "heads",      "losses",         "tree_auto",
                                                             "threads",    "pinned_workers", "gpu",
                                                             "numerics",   "beside_exact",   "latency",
-                                                            "speed",      "template",       "notes"}));
+                                                            "speed",      "template",       "notes",
+                                                            "memory"}));
+    EXPECT_EQ(document()["memory"]["drafter_weights"], 0);
+    EXPECT_EQ(document()["memory"]["drafter_cache"], 0);
     EXPECT_TRUE(document()["gpu"].is_null());  // it ran on the CPU
     EXPECT_EQ(document()["numerics"], "exact");
     EXPECT_TRUE(document()["beside_exact"].is_null());

@@ -461,6 +461,16 @@ TEST(Session, StoredRunShowsItsRecordedSettings) {
     EXPECT_FALSE(recorded_settings(snapshot, 2).has_value());
 }
 
+TEST(Session, MemoryOfARun) {
+    RunRow run;
+    EXPECT_EQ(memory_text(run), "");
+    run.config_json = R"({"memory": {"target_weights": 3221225472, "drafter_weights": 536870912,
+"target_cache": 1073741824, "drafter_cache": 268435456, "positions": 4096}})";
+    EXPECT_EQ(
+        memory_text(run),
+        "weights: 3.00 GiB of the target, 0.50 of the drafter; caches at 4096 positions: 1.00 and 0.25");
+}
+
 class Folders : public ::testing::Test {
   protected:
     Folders() {

@@ -66,6 +66,9 @@ TEST(Advice, ServingStacksTakeWhatTheyKnow) {
     EXPECT_EQ(serving_options("eagle3", {3, 4, 12}).size(), 1u);  // vLLM drafts chains only
     EXPECT_EQ(serving_options("ngram", {2, 1, 4}).size(), 1u);
     EXPECT_TRUE(serving_options("medusa", {2, 4, 12}).empty());
+    const auto standalone = serving_options("draft-model:a.gguf,precision=int4", {3, 1, 5});
+    ASSERT_EQ(standalone.size(), 1u);
+    EXPECT_EQ(standalone[0].find("SGLang: --speculative-algorithm STANDALONE"), 0u);
 }
 
 }  // namespace
