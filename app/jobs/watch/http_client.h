@@ -27,7 +27,8 @@ class HttpClient {
     /// Returns the body of the answer. A status of 400 and more is bad_input, with the server's words.
     virtual Result<std::string> get(const std::string& path) = 0;
     virtual Result<std::string> post(const std::string& path, const std::string& body) = 0;
-    /// Posts JSON and passes on the bytes of the answer as they come. What came before an error was passed on.
+    /// Posts JSON and passes on the bytes of the answer as they come. What came before an error was passed
+    /// on.
     virtual Status post(const std::string& path, const std::string& body,
                         const std::function<Status(std::string_view bytes)>& receive) = 0;
 };
