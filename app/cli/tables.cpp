@@ -79,6 +79,22 @@ json losses_json(const Snapshot& snapshot, RowId run_id) {
     return out;
 }
 
+/// Counts the rounds of each drafter of a pair; null for a run with one drafter.
+json drafters_json(const Snapshot& snapshot, RowId run_id) {
+    json out;
+    for (std::size_t r = 0; r < snapshot.rounds.size(); ++r) {
+        const RoundRow& round = snapshot.rounds[r].row;
+        if (round.run_id != run_id || round.drafter.empty()) continue;
+        json& sum = out[round.drafter];
+        for (const auto& [key, count] : {std::pair("rounds", 1),
+                                         {"drafted", round.draft_tokens},
+                                         {"accepted", round.accepted},
+                                         {"committed", round.committed}})
+            sum[key] = (sum.contains(key) ? sum[key].get<std::int64_t>() : 0) + count;
+    }
+    return out;
+}
+
 json totals_json(const Snapshot& snapshot, RowId run_id) {
     const RunTotals totals = run_totals(snapshot, run_id);
     std::vector<DepthAcceptance> depths;
@@ -103,6 +119,7 @@ json totals_json(const Snapshot& snapshot, RowId run_id) {
     if (totals.untimed > 0 && totals.decode_ns == 0) out["decode_seconds"] = nullptr;
     out["histogram"] = histogram;
     out["per_depth"] = std::move(per_depth);
+    out["drafters"] = drafters_json(snapshot, run_id);
     return out;
 }
 

@@ -234,9 +234,12 @@ Status ChromeExport::steps() {
 }
 
 Status ChromeExport::rounds() {
+    const bool names_drafter = storage::has_column(db_, "round", "drafter");
     return each(
-        "SELECT r.id, r.run_id, r.start_ns, r.end_ns, p.ordinal, r.ordinal, r.drafted, r.accepted, "
-        "r.committed, p.category FROM round r JOIN prompt p ON p.id = r.prompt_id ORDER BY r.id",
+        fmt::format(
+            "SELECT r.id, r.run_id, r.start_ns, r.end_ns, p.ordinal, r.ordinal, r.drafted, r.accepted, "
+            "r.committed, p.category, {} FROM round r JOIN prompt p ON p.id = r.prompt_id ORDER BY r.id",
+            names_drafter ? "r.drafter" : "''"),
         [&](Statement& row) {
             const RowId id = row.integer(0), run = row.integer(1);
             const std::string head =
@@ -245,6 +248,7 @@ Status ChromeExport::rounds() {
             std::string args =
                 fmt::format(R"("drafted":{},"accepted":{},"committed":{},"category":{})", row.integer(6),
                             row.integer(7), row.integer(8), json_text(row.text(9)));
+            if (!row.text(10).empty()) args += ",\"drafter\":" + json_text(row.text(10));
             const auto bytes = round_bytes_.find(id);
             if (bytes != round_bytes_.end()) args += ",\"text\":" + json_text(format_token(bytes->second));
             file_.event(

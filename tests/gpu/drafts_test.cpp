@@ -372,6 +372,8 @@ void SampledTree::make_rows(bool on_twin) {
     op.rows.sampled_rows = sampled_rows.on(on_twin);
     op.rows.uniforms = uniforms.on(on_twin);
     on.rerank(std::span(&op, 1));
+    const std::int32_t certain = -1;
+    if (!sampled) on.upload(op.rows.sampled_rows + first_row + 1, &certain, sizeof certain);
     kernels::ListChildrenOp list;
     list.rows = op.rows;
     list.first_row = first_row;
@@ -418,6 +420,8 @@ void expect_same_on_both(const SampledTree& tree) {
         EXPECT_EQ(a[r].first_draft, b[r].first_draft);
         EXPECT_EQ(a[r].drafts, b[r].drafts);
         EXPECT_EQ(a[r].first_prob, b[r].first_prob);
+        EXPECT_EQ(a[r].support, b[r].support);
+        EXPECT_EQ(a[r].first_id, b[r].first_id);
         EXPECT_EQ(a[r].uniform, b[r].uniform);
     }
 }

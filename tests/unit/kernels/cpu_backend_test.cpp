@@ -216,7 +216,7 @@ TEST(CpuBackend, FusedRejectionSamplingMatchesItsOps) {
         std::vector<float> logits(numel(nodes, vocab)), probs, norms(nodes);
         for (int n = 0; n < nodes; ++n) {
             tokens.push_back(n + 4 * static_cast<int>(rng.below(4)));
-            sampled_rows.push_back(n);
+            sampled_rows.push_back(turn % 2 == 1 && n < 2 ? -1 : n);  // -1: the children are certain
             uniforms.push_back(rng.uniform());
             double sum = 0;
             for (int t = 0; t < vocab; ++t) {

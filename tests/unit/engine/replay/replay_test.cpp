@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "base/rng.h"
@@ -181,6 +182,31 @@ TEST_F(Replay, AdaptiveLengthsMatchTheLiveRun) {
         }
     }
     EXPECT_GT(accepted_, 100);
+}
+
+/// Each round is drafted by the same one of two drafters, and a policy sees the same rounds.
+TEST_F(Replay, PairsMatchTheLiveRun) {
+    std::map<std::string_view, int> rounds;
+    for (const double temperature : {0.0, 1.0}) {
+        DecodeCase setting{.temperature = temperature, .max_new = 60};
+        const std::span<const int> layers = fixture_.drafter("eagle3").aux_layers();
+        const auto recording = record(fixture_, setting, prompts(), {layers.begin(), layers.end()},
+                                      scratch_.file(temperature > 0 ? "pairs1" : "pairs0"));
+        ASSERT_NE(recording, nullptr);
+        for (const std::string drafter :
+             {"pair:suffix+eagle3", "pair:ngram:min=2,tokens=6+eagle2", "pair:suffix+draft-model"})
+            for (const std::string tree :
+                 {"chain=1", "depth=1,topk=2,nodes=5", "adaptive:exllama,max=4,skip=0.9"}) {
+                setting.drafter = drafter;
+                setting.tree = tree;
+                expect_same(setting, *recording, prompts());
+                for (const auto& prompt : live_rounds(fixture_, setting, prompts()))
+                    for (const HeadRound& round : prompt) ++rounds[round.drafter];
+            }
+    }
+    for (const std::string_view drafter : {"suffix", "ngram", "eagle2", "eagle3", "draft-model"})
+        EXPECT_GT(rounds[drafter], 20) << drafter;
+    EXPECT_EQ(rounds[""], 0);
 }
 
 TEST_F(Replay, AdaptiveLengthsInABatchGiveThePlainText) {

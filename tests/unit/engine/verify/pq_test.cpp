@@ -304,6 +304,10 @@ TEST_F(PqSession, TextsFollowTargetDistribution) {
         {"medusa", "full", "depth=2,topk=3,nodes=8", 1.0, 1.0, 5},
         {"hydra", "full", "chain=2", 0.8, 0.9, 6},
         {"ngram", "full", "chain=3"},
+        // Certain and sampled drafts in one step.
+        {"pair:ngram+eagle2", "full", "depth=2,topk=3,nodes=8"},
+        {"pair:ngram+eagle2", "microspec", "chain=2", 0.7},
+        {"pair:ngram+hydra", "full", "chain=2", 0.8, 0.9, 6},
     };
     for (const PqCase& one : cases) {
         setting_.drafter = one.drafter;
