@@ -413,6 +413,13 @@ Status fit_weights(const FitConfig& config, const std::optional<Torch>& torch, c
     report.parameters = fitted.parameters;
     report.held_out = fitted.report;
     report.notes = fitted.notes;
+    if (const auto rows = fitted.notes.find("text_rows");
+        !torch && rows != fitted.notes.end() && rows->second < fit_data.weights.hidden) {
+        add_note(report.file_notes,
+                 "fit {}: {} rows of text span less than the head's width of {}; give more text", config.head,
+                 rows->second, fit_data.weights.hidden);
+        say_notes(report.file_notes);
+    }
     return write_artefact(config, fit_data, fitted, config.joint ? trained_drafter_path(config.out) : "");
 }
 

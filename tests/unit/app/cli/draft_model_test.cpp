@@ -52,8 +52,8 @@ class DraftModelCommands : public ::testing::Test {
     static void expect_runs(const std::string& head, const std::string& file) {
         const json live = parse_output(
             go(run_words() +
-               arguments("--prompt hello --max-new 8 --ignore-eos --precision f32 --head {}:file={}", head,
-                         file)));
+               arguments("--prompt hello --max-new 8 --ignore-eos --precision f32 --head {}",
+                         head + (head.find(':') == std::string::npos ? ":" : ",") + "file=" + file)));
         EXPECT_EQ(live["drafter"], "draft-model");
     }
 
@@ -161,6 +161,11 @@ TEST_F(DraftModelCommands, FitsOnItsOwnAnswers) {
     EXPECT_LT(fitted["held_out"]["kl"], 1e-2);
     EXPECT_FALSE(fs::exists(out + ".recording.part"));
     expect_runs("slimspec", out);
+    const json few = parse_output(
+        go(fit_words("slimspec", folder_->file("few")) + arguments("--prompts {} --max-new 4", prompts())));
+    EXPECT_NE(few["notes"].dump().find("rows of text span less than the head's width of 32"),
+              std::string::npos)
+        << few["notes"];
     const json ranked = parse_output(go(fit_words("vocabtrim", ranking) + own));
     EXPECT_GT(ranked["fit"]["tokens"], 0);
     expect_runs("vocabtrim:v=64", ranking);
