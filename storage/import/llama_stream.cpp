@@ -40,7 +40,8 @@ class LlamaStream : public StreamReader {
         if (tokens == tokens_ || tokens == 0) return;
         const auto ids = fields.integers("tokens");
         const Json* text = fields.find("content");
-        if (const Json* choices = fields.find("choices"); choices != nullptr && !choices->empty())
+        if (const Json* choices = fields.find("choices");
+            choices != nullptr && choices->is_array() && !choices->empty())
             text = RoundFields((*choices)[0]).find("delta.content");
         if (tokens_ == 0) {
             request_["prompt_tokens"] = fields.integer("timings.prompt_n").value_or(0) +
@@ -49,7 +50,7 @@ class LlamaStream : public StreamReader {
             if (ids && ids->size() == 1) request_["first_id"] = (*ids)[0];
             if (text != nullptr) request_["first_text"] = *text;
         } else {
-            if (time != time_) {
+            if (time != time_ || rounds_.empty()) {
                 rounds_.push_back({{"i", rounds_.size()},
                                    {"d", drafted - drafted_},
                                    {"a", accepted - accepted_},
@@ -95,6 +96,7 @@ class LlamaStream : public StreamReader {
         out.add(header);
         const std::string name = out.next_request();
         request_["req"] = name;
+        request_["completion_tokens"] = tokens_;
         out.add(request_);
         for (Json& round : rounds_) {
             round["req"] = name;
