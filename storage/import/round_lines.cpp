@@ -289,7 +289,12 @@ void RoundLines::push_round(const RoundLine& round, Request& request) {
         ++request.rounds;
         ++report_.rounds;
     }
-    if (round.ordinal >= 0) request.next_round = round.ordinal + 1;
+    if (round.ordinal < 0) return;
+    request.next_round = round.ordinal + 1;
+    // A window that follows sees the text's length now and then.
+    if (request.rounds % 16 == 0)
+        out_.push(PromptProgress{
+            request.row.id, request.row.output, request.row.generated_tokens, request.row.prefill_ns, {}});
 }
 
 /// Makes the round's step. Without a duration its time does not count.
