@@ -304,7 +304,7 @@ TEST(ImportRounds, ADebugLogOfLlamaCppHasTheDraftersCandidates) {
     EXPECT_FALSE(tree->nodes[3].accepted);
 }
 
-TEST(ImportRounds, ALogOfLlamaCppWithALostLineHasNoDraftThere) {
+TEST(ImportRounds, ALogOfLlamaCppWithALostLineHasNoDraft) {
     const Imported found = import_texts(
         {R"(0.08.577.450 D spec        draft:  - seq_id 0, draft candidate   0, pos   1:    198 (   1.000) 'x'
 0.08.580.722 D slot handle_last_: id  0 | task 7 | generate_draft: id=3725, #tokens=44, #draft=2, pos_next=44
