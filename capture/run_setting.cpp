@@ -66,14 +66,15 @@ class FieldList {
     void add_source(const RunRow& run) {
         constexpr auto kind = SettingKind::source;
         const json machine = parsed(run.machine_json);
-        add("target", "target", run.target, kind);
+        // An import that does not name its target may be of any.
+        if (!run.target.empty()) add("target", "target", run.target, kind);
         add("weights", "weights", run.synthetic ? "synthetic" : "real", kind);
         add_configured("model_hash", "contents of the model's files", kind);
         add_configured("tokenizer_fingerprint", "tokenizer", kind);
         add("tier", "tier", run.tier, kind);
         add("backend", "back end", run.backend, kind);
-        add("engine", "engine", config_.value(import_key, json::object()).value("engine", json()),
-            SettingKind::subject);
+        if (const auto from = config_.find(import_key); from != config_.end() && from->is_object())
+            add("engine", "engine", from->value("engine", json()), SettingKind::subject);
         add("cpu", "CPU", machine.value("cpu", json()), kind);
         add("cores", "cores", machine.value("cores", json()), kind);
         add("isa", "instruction set", machine.value("isa", json()), kind);

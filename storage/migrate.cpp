@@ -53,6 +53,36 @@ int drop_empty_counters(const Database& db) {
     return *rows > 0 ? SQLITE_OK : db.exec(fmt::format("DROP TABLE {}", dropped_table));
 }
 
+/// Columns that version 9 lets be NULL: imported runs may lack them.
+struct MaybeUnknown {
+    const char *table, *definition;
+};
+constexpr MaybeUnknown maybe_unknown[] = {
+    {"run", "temperature REAL"},         {"run", "batch INTEGER"},
+    {"run", "threads INTEGER"},          {"prompt", "prompt_tokens INTEGER"},
+    {"prompt", "prefill_ns INTEGER"},    {"step", "end_ns INTEGER"},
+    {"round", "ordinal INTEGER"},        {"round", "end_ns INTEGER"},
+    {"round", "context_length INTEGER"}, {"round", "tree_nodes INTEGER"},
+    {"round", "tree_depth INTEGER"},     {"round", "drafted INTEGER"},
+    {"node", "target_covered INTEGER"},  {"token", "covered INTEGER"},
+};
+
+/// Takes NOT NULL from the stored definitions, as SQLite documents it, instead of copying the tables.
+int allow_unknown(const Database& db) {
+    std::string script = "PRAGMA writable_schema = ON;";
+    for (const MaybeUnknown& column : maybe_unknown)
+        script += fmt::format(
+            "UPDATE sqlite_schema SET sql = replace(sql, '{0} NOT NULL', '{0}') WHERE name = '{1}';",
+            column.definition, column.table);
+    script +=
+        "UPDATE sqlite_schema SET sql = replace(sql, '''shadow'')', '''shadow'', ''untimed'')') WHERE name = "
+        "'step'; PRAGMA writable_schema = RESET;";
+    sqlite3_db_config(db.get(), SQLITE_DBCONFIG_DEFENSIVE, 0, nullptr);
+    const int code = db.exec(script);
+    sqlite3_db_config(db.get(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+    return code;
+}
+
 }  // namespace
 
 const std::vector<Migration>& migrations() {
@@ -64,7 +94,7 @@ const std::vector<Migration>& migrations() {
         {5, added_sql(6)},
         {6, added_sql(7)},
         {7, "", drop_empty_counters},
-        {8, added_sql(9)},  // columns may also be NULL; no row of an older file lacks a value
+        {8, added_sql(9), allow_unknown},
     };
     return steps;
 }

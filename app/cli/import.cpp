@@ -108,8 +108,7 @@ void add_import(CLI::App& program, Action& action) {
     command->footer(
         "Example: draftscope import answer.json --out vllm.dscope\n"
         "         draftscope import before.txt after.txt --out window.dscope   (two scrapes of /metrics)\n"
-        "         llama-server ... -lv 99 2>&1 | draftscope import - --out live.dscope\n"
-        "         draftscope import plain.sse --header drafter=none --out plain.dscope");
+        "         llama-server ... -lv 99 2>&1 | draftscope import - --out live.dscope");
     command->add_option("files", options->files, "files of one or several formats; - reads standard input")
         ->required();
     command->add_option("--out,--save", options->out, "new capture file")->required();

@@ -55,7 +55,8 @@ void add_coverage(const Snapshot& snapshot, RowId run_id, Imported& out) {
 
 Imported count_imported(const Snapshot& snapshot, const RunRow& run) {
     Imported out;
-    out.header = json::parse(run.config_json, nullptr, false).value(import_key, json::object());
+    const json config = json::parse(run.config_json, nullptr, false);
+    if (config.is_object()) out.header = config.value(import_key, json());
     out.totals = run_totals(snapshot, run.id);
     std::int64_t no_context = 0, no_tree = 0;
     for (const RoundEntry& entry : snapshot.rounds) {
@@ -139,6 +140,12 @@ std::string sums_text(const Imported& from) {
     return out + rate + (rate.empty() ? "" : "\n");
 }
 
+/// Returns the channel through which the engine said it.
+std::string source_of(const json& header) {
+    const auto source = header.is_object() ? header.find("source") : header.end();
+    return source != header.end() && source->is_string() ? source->get<std::string>() : "file";
+}
+
 /// Returns from which speed of plain decoding on the drafts do not pay.
 std::string break_even_text(const Imported& from) {
     if (from.totals.tokens_per_second <= 0) return {};
@@ -160,8 +167,8 @@ std::string imported_text(const Snapshot& snapshot, const RunRow& run) {
     const Imported found = count_imported(snapshot, run);
     std::string out = fmt::format(
         "run {}  imported from {} ({})\ntarget {}  drafter {}  tree {}  verify {}  {}\n", run.id,
-        or_unknown(run.name), found.header.value("source", "file"), or_unknown(run.target),
-        or_unknown(run.drafter), or_unknown(run.tree), run.verify, temperature_text(run.temperature));
+        or_unknown(run.name), source_of(found.header), or_unknown(run.target), or_unknown(run.drafter),
+        or_unknown(run.tree), run.verify, temperature_text(run.temperature));
     if (found.totals.rounds > 0)
         out += fmt::format("tau {} over {} of {}; 1 + accepted / rounds {:.3f}\n",
                            with_interval(run_statistics(snapshot, run.id).tau, 3),

@@ -159,6 +159,8 @@ json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
                 {"is_baseline", is_baseline(run)},
                 {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
                 {"notes", notes_json(snapshot, run.id)}});
+    if (run.acceptance == imported_acceptance && out["totals"]["rounds"] == 0)  // the file has sums
+        for (const char* key : {"drafted", "accepted", "committed"}) out["totals"][key] = nullptr;
     if (run.acceptance == imported_acceptance && !has_phases(snapshot, run.id))
         out["phases"] = out["statistics"]["phases"] = json::array();
     return out;

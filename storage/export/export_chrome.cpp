@@ -223,7 +223,7 @@ Status ChromeExport::steps() {
     std::map<RowId, Tracks> tracks;
     return each(
         "SELECT run_id, ordinal, start_ns, end_ns, paused_ns, coalesce(excluded, 'no') FROM step "
-        "ORDER BY run_id, start_ns, end_ns DESC",
+        "WHERE end_ns IS NOT NULL ORDER BY run_id, start_ns, end_ns DESC",
         [&](Statement& row) {
             const RowId run = row.integer(0);
             slice(run, run, "steps", tracks[run], row.integer(2), row.integer(3),
@@ -238,7 +238,8 @@ Status ChromeExport::rounds() {
     return each(
         fmt::format(
             "SELECT r.id, r.run_id, r.start_ns, r.end_ns, p.ordinal, r.ordinal, r.drafted, r.accepted, "
-            "r.committed, p.category, {} FROM round r JOIN prompt p ON p.id = r.prompt_id ORDER BY r.id",
+            "r.committed, p.category, {} FROM round r JOIN prompt p ON p.id = r.prompt_id "
+            "WHERE r.end_ns IS NOT NULL ORDER BY r.id",
             names_drafter ? "r.drafter" : "''"),
         [&](Statement& row) {
             const RowId id = row.integer(0), run = row.integer(1);
@@ -345,7 +346,7 @@ Status ChromeExport::round_counters() {
     std::map<RowId, RunningSums> so_far;
     return each(
         "SELECT r.run_id, r.end_ns, r.committed, h.active_rows FROM round r LEFT JOIN head_eval h ON "
-        "h.round_id = r.id AND h.mode = 'drive' ORDER BY r.run_id, r.end_ns, r.id",
+        "h.round_id = r.id AND h.mode = 'drive' WHERE r.end_ns IS NOT NULL ORDER BY r.run_id, r.end_ns, r.id",
         [&](Statement& row) {
             const RowId run = row.integer(0);
             RunningSums& count = so_far[run];

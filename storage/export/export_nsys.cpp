@@ -298,7 +298,8 @@ Status NsysExport::ranges() {
     // A step is a range around its phases, on the thread of its critical lane.
     DS_TRY(
         each("SELECT t.run_id, (SELECT s.thread_id FROM span s WHERE s.step_id = t.id AND s.lane = 0 "
-             "LIMIT 1), t.start_ns, t.end_ns, t.ordinal, coalesce(t.excluded, '') FROM step t ORDER BY t.id",
+             "LIMIT 1), t.start_ns, t.end_ns, t.ordinal, coalesce(t.excluded, '') FROM step t "
+             "WHERE t.end_ns IS NOT NULL ORDER BY t.id",
              [&](Statement& row) {
                  return range(row.integer(0), row.integer(1), push_pop, row.integer(2), row.integer(3),
                               "step", 100, 0xFF909090, row.integer(4),
@@ -430,7 +431,7 @@ Status NsysExport::speculation_tables() {
     DS_TRY(
         each("SELECT r.run_id, r.start_ns, r.end_ns, t.ordinal, p.ordinal, r.ordinal, r.tree_nodes, "
              "r.drafted, r.accepted, r.committed FROM round r JOIN step t ON t.id = r.step_id JOIN prompt p "
-             "ON p.id = r.prompt_id ORDER BY r.id",
+             "ON p.id = r.prompt_id WHERE r.end_ns IS NOT NULL ORDER BY r.id",
              [&](Statement& row) {
                  const std::int64_t run = row.integer(0);
                  return insert(nullptr, "DRAFTSCOPE_ROUNDS", at(run, row.integer(1)), at(run, row.integer(2)),

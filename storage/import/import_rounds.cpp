@@ -167,7 +167,8 @@ bool is_rounds_file(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     std::string head(detected_bytes, '\0');
     head.resize(file.read(head.data(), detected_bytes).gcount());
-    if (head.find('\0') != std::string::npos) return false;  // a database
+    if (head.find('\0') != std::string::npos) return false;               // a database
+    if (head.find("\"traceEvents\"") != std::string::npos) return false;  // a timeline
     head += '\n';
     std::string_view rest = head;
     while (const auto line = take_line(rest))

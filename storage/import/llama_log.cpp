@@ -2,6 +2,7 @@
 // the default level the accepted and drafted tokens of a round.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <regex>
@@ -143,7 +144,11 @@ class LlamaLog : public RoundsReader {
         Json round = std::exchange(slot.round, Json::object());
         round.update({{"req", slot.request}, {"i", slot.rounds}, {"a", accepted}});
         const auto drafted = round.value("d", std::int64_t{-1});
-        if (drafted > 0 && drafted <= std::ssize(slot.best))
+        const auto complete = std::min<std::ptrdiff_t>(drafted, std::ssize(slot.best));
+        const bool known = drafted > 0 && complete == drafted &&
+                           std::none_of(slot.best.begin(), slot.best.begin() + complete,
+                                        [](const Json& best) { return best.empty(); });
+        if (known)
             add_draft(slot, drafted, accepted, last, round);
         else if (drafted == 0 && last)
             round["out"] = {*last};

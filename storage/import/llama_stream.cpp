@@ -43,7 +43,8 @@ class LlamaStream : public StreamReader {
         if (tokens == tokens_ || tokens == 0) return;
         const auto ids = fields.integers("tokens");
         const Json* text = fields.find("content");
-        if (const Json* choices = fields.find("choices"); choices != nullptr && !choices->empty())
+        if (const Json* choices = fields.find("choices");
+            choices != nullptr && choices->is_array() && !choices->empty())
             text = RoundFields((*choices)[0]).find("delta.content");
         if (tokens_ == 0) {
             request_["prompt_tokens"] = fields.integer("timings.prompt_n").value_or(0) +
@@ -52,7 +53,7 @@ class LlamaStream : public StreamReader {
             if (ids && ids->size() == 1) request_["first_id"] = (*ids)[0];
             if (text != nullptr) request_["first_text"] = *text;
         } else {
-            if (time != time_) {
+            if (time != time_ || rounds_.empty()) {
                 rounds_.push_back({{"i", next_round_++},
                                    {"d", drafted - drafted_},
                                    {"a", accepted - accepted_},
@@ -120,7 +121,7 @@ class LlamaStream : public StreamReader {
         if (tokens_ == 0) return;
         if (!end_.empty() && !rounds_.empty()) rounds_.back()["end"] = end_ == "word" ? "stop" : end_;
         send(out, rounds_.size());
-        rounds_.clear();
+        out.add({{"req", request_["req"]}, {"completion_tokens", tokens_}});
         request_ = Json::object();
         tokens_ = drafted_ = accepted_ = 0;
         time_ = 0;

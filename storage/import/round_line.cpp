@@ -12,7 +12,9 @@ namespace draftscope::storage {
 
 namespace {
 
-constexpr std::int64_t max_time = std::int64_t{1} << 61;
+constexpr std::int64_t max_time = std::int64_t{1} << 61;  ///< holds nanoseconds since 1970
+constexpr std::int64_t max_duration = std::int64_t{1} << 53;
+constexpr std::int64_t max_drafted = 1 << 16;
 constexpr std::int64_t max_equal_rounds = 1'000'000;
 
 int value_or_unknown(const std::optional<std::int64_t>& value) {
@@ -27,8 +29,8 @@ void read_counts(RoundFields& fields, RoundLine& round) {
     if (count && round.ordinal >= 0) fields.refuse("n", "a line of several rounds has no field i");
     round.context = value_or_unknown(fields.integer("ctx"));
     round.drafter = fields.text("by");
-    round.drafted = value_or_unknown(fields.integer("d"));
-    round.accepted = static_cast<int>(fields.integer("a").value_or(0));
+    round.drafted = value_or_unknown(fields.integer("d", 0, max_drafted));
+    round.accepted = static_cast<int>(fields.integer("a", 0, max_drafted).value_or(0));
     const auto committed = fields.integer("c");
     round.committed = static_cast<int>(
         committed.value_or(round.out.empty() ? round.accepted + 1 : static_cast<int>(round.out.size())));
@@ -132,17 +134,17 @@ void read_times(RoundFields& fields, RoundLine& round) {
                                                             {"verify", Phase::verify},
                                                             {"accept", Phase::accept}};
     round.start = fields.integer("t0", 0, max_time);
-    round.duration = fields.integer("dt", 0, max_time);
+    round.duration = fields.integer("dt", 0, max_duration);
     const Json* phases = fields.find("ph");
     if (phases == nullptr || !round.duration) return;
     TimeNs sum = 0;
     for (const auto& [name, phase] : names) {
-        const auto ns = fields.integer(fmt::format("ph.{}", name), 0, max_time);
+        const auto ns = fields.integer(fmt::format("ph.{}", name), 0, max_duration);
         if (!ns) continue;
         round.phases.emplace_back(static_cast<int>(phase), *ns);
         sum += *ns;
     }
-    sum += fields.integer("ph.host", 0, max_time).value_or(0);
+    sum += fields.integer("ph.host", 0, max_duration).value_or(0);
     if (sum > *round.duration)
         fields.refuse("ph", fmt::format("the phases last {} ns, the round (dt) {}", sum, *round.duration));
 }

@@ -18,7 +18,8 @@ namespace {
 constexpr int rounds_version = 1;
 constexpr std::string_view chain_tree = "chain";
 constexpr std::string_view refused_kind = "import_refused", replayed_kind = "import_replayed";
-constexpr std::size_t max_notes = 40;  ///< of refused lines; the loss has their number
+constexpr TimeNs max_since = std::int64_t{1} << 53;  ///< 104 days
+constexpr std::size_t max_notes = 40;                ///< of refused lines; the loss has their number
 
 Finish finish_of(const std::string& end) {
     if (end == "stop" || end == "eos") return Finish::eos;
@@ -66,7 +67,8 @@ Status RoundLines::begin_run(const Json& header) {
                          found ? std::to_string(*found) : "no number", rounds_version);
     const std::string engine = fields.text("engine");
     RunRow run;
-    run.name = fmt::format("{}{}{}", engine, engine.empty() ? "" : " ", fields.text("engine_version"));
+    const std::string engine_version = fields.text("engine_version");
+    run.name = engine + (engine_version.empty() ? "" : " ") + engine_version;
     run.target = fields.text("target");
     run.drafter = fields.text("drafter");
     const std::string tree = fields.text("tree");
@@ -213,6 +215,10 @@ std::string RoundLines::check_order(const RoundLine& round, const Request& reque
 std::string RoundLines::add_round(RoundFields& fields, Request& request) {
     RoundLine round = read_round(fields, vocab_size());
     const auto accepted = fields.integer("a_sum"), drafted = fields.integer("d_sum");
+    const std::int64_t made =
+        (accepted ? *accepted : std::int64_t{round.committed} * round.count) + round.count;
+    if (request.row.generated_tokens + made > max_count)
+        fields.refuse("n", "the request has too many tokens");
     const std::string end = fields.text("end"), text = fields.text("text");
     const bool replay = fields.flag("replay");
     const auto batch = fields.integer("bs", 1);
@@ -284,7 +290,12 @@ void RoundLines::push_round(const RoundLine& round, Request& request) {
         ++request.rounds;
         ++report_.rounds;
     }
-    if (round.ordinal >= 0) request.next_round = round.ordinal + 1;
+    if (round.ordinal < 0) return;
+    request.next_round = round.ordinal + 1;
+    // A window that follows sees the text's length now and then.
+    if (request.rounds % 16 == 0)
+        out_.push(PromptProgress{
+            request.row.id, request.row.output, request.row.generated_tokens, request.row.prefill_ns, {}});
 }
 
 /// Makes the round's step. Without a duration its time does not count.
@@ -297,12 +308,13 @@ StepRecord RoundLines::timed_step(const RoundLine& round) {
     step.sampled = !round.phases.empty();
     if (round.start && !file_zero_) file_zero_ = round.start;
     // Files have clocks of their own, so each begins where the one before ended.
-    step.start_ns = round.start ? std::max<TimeNs>(base_ + *round.start - *file_zero_, 0) : last_end_;
+    const TimeNs since = round.start ? std::clamp<TimeNs>(*round.start - *file_zero_, 0, max_since) : 0;
+    step.start_ns = round.start ? saturating_sum(base_, since) : last_end_;
     step.excluded = round.duration ? Excluded::no : Excluded::untimed;
     if (!round.duration) return out;
     if (!round.start && !std::exchange(says_no_start_, true))
         note("field t0: missing; rounds are laid out one after another", false);
-    step.end_ns = step.start_ns + *round.duration;
+    step.end_ns = saturating_sum(step.start_ns, *round.duration);
     last_end_ = std::max(last_end_, step.end_ns);
     TimeNs at = step.start_ns;
     for (const auto& [phase, ns] : round.phases) {

@@ -75,6 +75,10 @@ def make_checkout(folder, program):
     paragraph = "Summarize: " + "The lighthouse keeper wrote down the weather of day {} and the names of the ships that passed. " * 5
     (folder / "other.jsonl").write_text(prompts(*(paragraph.replace("{}", str(i)) for i in range(20))))
     (folder / "my-text.txt").write_text("The river runs to the sea, and the sea is wide.\n" * 200)
+    (folder / "answer.json").write_text(json.dumps({"model": "m", "usage": {"prompt_tokens": 7, "completion_tokens": 12}, "metrics": {"speculative_decoding": {
+        "num_spec_tokens": 3, "per_step_accepted": [3, 2, 2, 0], "per_step_drafted": [3, 3, 3, 3]}}}))
+    for name, drafts in (("before.txt", 10), ("after.txt", 14)):
+        (folder / name).write_text("".join(f"vllm:spec_decode_num_{what}_total {drafts * each}\n" for what, each in (("drafts", 1), ("draft_tokens", 3), ("accepted_tokens", 2))))
     (folder / "model.gguf").symlink_to(model)
     for name in ("my-model.gguf", "my-small-model.gguf"):
         (folder / name).symlink_to(model)

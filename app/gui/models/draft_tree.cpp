@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <tuple>
@@ -120,7 +121,7 @@ TreeNode make_target_node(const TreeNode& last, const NodeRow& row, int parent) 
     node.token_id = row.target_token_id;
     node.text = last.next_text;
     node.label = box_label(node.text);
-    node.edge_probability = row.target_token_prob.value_or(0);
+    node.edge_probability = row.target_token_prob.value_or(std::numeric_limits<float>::quiet_NaN());
     node.path_probability = 0;
     if (row.target_token_prob) node.target_probability = *row.target_token_prob;
     for (const TargetCandidate& choice : last.top)
@@ -222,7 +223,7 @@ DraftTreeModel build(const Snapshot& snapshot, const RoundView& view) {
     int draft_depth = 0;
     for (std::size_t i = 0; i < ordered.rows.size(); ++i) {
         model.nodes.push_back(make_node(snapshot, view, *ordered.rows[i], ordered.parents[i], verified));
-        draft_depth = std::max(draft_depth, ordered.rows[i]->depth);
+        if (is_drafted(view, *ordered.rows[i])) draft_depth = std::max(draft_depth, ordered.rows[i]->depth);
     }
     model.drafted = -1;
     for (const NodeRow* row : ordered.rows) model.drafted += is_drafted(view, *row) ? 1 : 0;

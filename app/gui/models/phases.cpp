@@ -230,6 +230,10 @@ PhasesModel PhasesBuilder::build(const Snapshot& whole, RowId run_id, const std:
         model.empty_text = "The file that was imported has no times of the rounds.";
         return model;
     }
+    if (run->acceptance == imported_acceptance && !whole.steps[newest.first].row.sampled) {
+        model.empty_text = "The imported file has times of whole rounds, not of their phases.";
+        return model;
+    }
     if (run->acceptance == "replayed" && whole.steps[newest.first].row.busy_ns() <= 0) {
         model.empty_text = "The rounds of this run were replayed along a recording: they have no times.";
         return model;

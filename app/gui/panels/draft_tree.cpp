@@ -266,6 +266,9 @@ void draw_detail_strip(const Style& style, TreeState& state, bool picture) {
         const TextColour colour(style.colours.text_dim);
         draw_legend_item(style, TreeNodeKind::accepted, "accepted");
         draw_legend_item(style, TreeNodeKind::rejected, state.model.live ? "drafted" : "rejected");
+        if (!state.model.live && std::ranges::find(state.model.nodes, TreeNodeKind::pending,
+                                                   &TreeNode::kind) != state.model.nodes.end())
+            draw_legend_item(style, TreeNodeKind::pending, "candidate, not drafted");
         draw_legend_item(style, TreeNodeKind::target, "from the target");
         const char* words = picture ? "edge: drafter's p" : "edge: drafter's p   zoom: wheel, fit: F";
         const float room = ImGui::GetContentRegionAvail().x;

@@ -304,6 +304,18 @@ TEST(ImportRounds, ADebugLogOfLlamaCppHasTheDraftersCandidates) {
     EXPECT_FALSE(tree->nodes[3].accepted);
 }
 
+TEST(ImportRounds, ALogOfLlamaCppWithALostLineHasNoDraft) {
+    const Imported found = import_texts(
+        {R"(0.08.577.450 D spec        draft:  - seq_id 0, draft candidate   0, pos   1:    198 (   1.000) 'x'
+0.08.580.722 D slot handle_last_: id  0 | task 7 | generate_draft: id=3725, #tokens=44, #draft=2, pos_next=44
+0.08.626.000 D slot   operator(): id  0 | task 7 | add accepted tokens: sampled=3987, ids.size=2, n_draft=2
+)"});
+    ASSERT_EQ(found.error, "");
+    EXPECT_EQ(found.round(0).draft_tokens, 2);
+    EXPECT_EQ(found.round(0).accepted, 1);
+    EXPECT_THAT(found.snapshot->tree(0)->nodes, IsEmpty());
+}
+
 TEST(ImportRounds, ALogOfLlamaCppLeavesOutRoundsThatAreVerifiedAgain) {
     const Imported found = import_texts(
         {R"(0.01.000.000 I slot update_slots: id  0 | task 9 | accepted  1/ 3 draft tokens (restore checkpoint)
