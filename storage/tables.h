@@ -77,7 +77,7 @@ struct Table<RoundRow> : TableOf<RoundRow> {
         col("end_ns", &R::end_ns), col("context_length", &R::context_length),
         col("tree_nodes", &R::tree_nodes), col("tree_depth", &R::tree_depth),
         col("drafted", &R::draft_tokens), col("accepted", &R::accepted), col("committed", &R::committed),
-        col("clipped", &R::clipped), col("drafter", &R::drafter).added_in(9, "''"));
+        col("clipped", &R::clipped), col("drafted_by", &R::drafter).added_in(9, "''"));
 };
 
 template <>
