@@ -78,7 +78,7 @@ struct Table<RoundRow> : TableOf<RoundRow> {
         col("context_length", &R::context_length).or_null(), col("tree_nodes", &R::tree_nodes).or_null(),
         col("tree_depth", &R::tree_depth).or_null(), col("drafted", &R::draft_tokens).or_null(),
         col("accepted", &R::accepted), col("committed", &R::committed), col("clipped", &R::clipped),
-        col("drafter", &R::drafter).added_in(9, "''"));
+        col("drafted_by", &R::drafter).added_in(9, "''"));
 };
 
 template <>

@@ -88,7 +88,7 @@ SELECT r.id AS round_id, r.run_id, r.step_id, r.prompt_id, r.ordinal, s.excluded
   r.end_ns - r.start_ns AS duration_ns, s.paused_ns, r.context_length, r.tree_nodes, r.tree_depth, r.drafted,
   r.accepted, r.committed, r.clipped, h.head, h.active_rows, h.bytes, iif(s.sampled, h.head_ns, NULL) AS head_ns,
   h.covered, 1.0 * h.covered / h.committed AS coverage, h.covered_mass, s.sampled, h.row_tokens,
-  r.drafter
+  r.drafted_by
 FROM round r JOIN step s ON s.id = r.step_id
 LEFT JOIN head_eval h ON h.round_id = r.id AND h.mode = 'drive';
 

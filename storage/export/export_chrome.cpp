@@ -234,13 +234,13 @@ Status ChromeExport::steps() {
 }
 
 Status ChromeExport::rounds() {
-    const bool names_drafter = storage::has_column(db_, "round", "drafter");
+    const bool names_drafter = storage::has_column(db_, "round", "drafted_by");
     return each(
         fmt::format(
             "SELECT r.id, r.run_id, r.start_ns, r.end_ns, p.ordinal, r.ordinal, r.drafted, r.accepted, "
             "r.committed, p.category, {} FROM round r JOIN prompt p ON p.id = r.prompt_id "
             "WHERE r.end_ns IS NOT NULL ORDER BY r.id",
-            names_drafter ? "r.drafter" : "''"),
+            names_drafter ? "r.drafted_by" : "''"),
         [&](Statement& row) {
             const RowId id = row.integer(0), run = row.integer(1);
             const std::string head =

@@ -61,12 +61,19 @@ VerifiedTree verify_tree(kernels::Backend& backend, const AcceptanceRule& rule, 
     query.complete = true;
     TargetLogits answers;
     Distributions distributions;
+    std::vector<std::int32_t> sampled_rows;  // -1: the node's drafts are certain
+    for (std::size_t r = 0; r < drawn_from.size(); ++r)
+        sampled_rows.push_back(drawn_from[r] == nullptr ? -1 : static_cast<std::int32_t>(r));
     std::size_t by_rule = 0, by_rule_count = 0;
     const Status done = backend.submit([&]() -> Status {
         DS_TRY(step.begin(backend, "the tree"));
         EXPECT_TRUE(answers.begin(backend, step, query, logits.cols));
         step.layout.upload_tree(step.memory, 0, tree, 0);
-        if (!drawn_from.empty()) step.layout.draft_probs = distributions.upload(backend, vocab, drawn_from);
+        if (!drawn_from.empty()) {
+            step.layout.draft_probs = distributions.upload(backend, vocab, drawn_from);
+            backend.upload(step.layout.arrays().sampled_rows, sampled_rows.data(),
+                           sampled_rows.size() * sizeof(sampled_rows[0]));
+        }
         for (int r = 0; r < logits.rows; ++r)
             backend.upload(answers.data() + numel(r, logits.cols), logits.row_data(r),
                            logits.cols * sizeof(float));

@@ -126,7 +126,8 @@ TEST_F(RunJson, HasTheDocumentedKeys) {
     EXPECT_EQ(json_keys(document()["totals"]),
               (std::set<std::string>{"rounds", "drafted", "accepted", "committed", "tau", "tau_unclipped",
                                      "generated", "decode_seconds", "prefill_seconds", "tokens_per_second",
-                                     "tokens_per_second_e2e", "histogram", "per_depth"}));
+                                     "tokens_per_second_e2e", "histogram", "per_depth", "drafters"}));
+    EXPECT_TRUE(document()["totals"]["drafters"].is_null());  // no pair
     EXPECT_EQ(json_keys(document()["baseline"]),
               (std::set<std::string>{"runs", "prompts", "conversations", "tokens_per_second",
                                      "run_tokens_per_second", "speedup", "interval"}));
