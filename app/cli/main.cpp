@@ -31,6 +31,7 @@ namespace draftscope::cli {
     COMMAND(replay)          \
     COMMAND(fit)             \
     COMMAND(drafters)        \
+    COMMAND(inspect)         \
     COMMAND(stats)           \
     COMMAND(compare)         \
     COMMAND(merge)           \
