@@ -66,6 +66,7 @@ INNER = {
     "app/jobs/commands": set(),
     "app/jobs/machine": set(),
     "app/jobs/resolve": {"app/jobs/commands"},
+    "app/jobs/inspect": {"app/jobs/resolve"},
     "app/jobs/kernels": {"app/jobs/commands", "app/jobs/resolve"},
     "app/jobs/run": {"app/jobs/commands", "app/jobs/machine", "app/jobs/resolve"},
     "app/jobs/replay": {"app/jobs/commands", "app/jobs/resolve", "app/jobs/run"},

@@ -33,6 +33,7 @@ namespace draftscope::cli {
     COMMAND(drafters)        \
     COMMAND(import)          \
     COMMAND(watch)           \
+    COMMAND(inspect)         \
     COMMAND(stats)           \
     COMMAND(compare)         \
     COMMAND(merge)           \

@@ -81,14 +81,14 @@ void add_types(const Json& object, std::vector<Evidence>& out) {
 
 }  // namespace
 
-Status check_family(const DrafterFiles& files, std::initializer_list<std::string_view> supported) {
+std::optional<FamilyMatch> find_family(const nlohmann::json& config, const WeightSource& weights) {
     std::vector<Evidence> types, keys, tensors;
-    if (files.config) {
-        add_types(files.config->json(), types);
-        for (const auto& [field, value] : files.config->json().items())
+    if (config.is_object()) {
+        add_types(config, types);
+        for (const auto& [field, value] : config.items())
             if (!value.is_null()) keys.push_back({field, "it has " + printable(field)});
     }
-    for (const std::string& name : files.weights->names())
+    for (const std::string& name : weights.names())
         tensors.push_back({name, fmt::format("it has tensor '{}'", printable(name))});
     for (const DrafterFamily& family : families) {
         const Evidence* found = nullptr;
@@ -103,15 +103,19 @@ Status check_family(const DrafterFiles& files, std::initializer_list<std::string
         search(types, family.types, false);
         search(keys, family.keys, true);
         search(tensors, family.tensors, false);
-        if (found == nullptr) continue;
-        if (std::find(supported.begin(), supported.end(), family.name) != supported.end()) return {};
-        return bad_input("{}: is a drafter of family {} ({}), not {} {} checkpoint; {}",
-                         files.config ? files.config->path() : files.weights->path(), family.name,
-                         found->text, *supported.begin() == "EAGLE" ? "an" : "a", *supported.begin(),
-                         family.drafters.empty() ? std::string("this version does not draft with it")
-                                                 : fmt::format("use --drafter {}:PATH", family.drafters));
+        if (found != nullptr) return FamilyMatch{family.name, family.drafters, found->text};
     }
-    return {};
+    return std::nullopt;
+}
+
+Status check_family(const DrafterFiles& files, std::initializer_list<std::string_view> supported) {
+    const auto family = find_family(files.config ? files.config->json() : Json(), *files.weights);
+    if (!family || std::find(supported.begin(), supported.end(), family->name) != supported.end()) return {};
+    return bad_input("{}: is a drafter of family {} ({}), not {} {} checkpoint; {}",
+                     files.config ? files.config->path() : files.weights->path(), family->name,
+                     family->evidence, *supported.begin() == "EAGLE" ? "an" : "a", *supported.begin(),
+                     family->drafters.empty() ? std::string("this version does not draft with it")
+                                              : fmt::format("use --drafter {}:PATH", family->drafters));
 }
 
 }  // namespace draftscope

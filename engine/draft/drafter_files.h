@@ -46,6 +46,14 @@ extern const std::vector<ConfigKey> speculators_keys;    ///< of speculators' to
 extern const std::vector<ConfigKey> eagle_layer_keys;    ///< of speculators' `transformer_layer_config`
 extern const std::vector<ConfigKey> decoding_head_keys;  ///< of Medusa's and Hydra's
 
+/// A published family of drafters that config or tensors show.
+struct FamilyMatch {
+    std::string_view name;      ///< "P-EAGLE"
+    std::string_view drafters;  ///< what drafts with it here: "eagle2 or eagle3"; "" = nothing
+    std::string evidence;       ///< "it has tensor 'mask_hidden'"
+};
+/// Returns the family of a checkpoint; nullopt if nothing shows one. `config` is null without config.json.
+std::optional<FamilyMatch> find_family(const nlohmann::json& config, const WeightSource& weights);
 /// Returns an error if config or tensors are of another published family than those of `supported`. The
 /// message names the first of them.
 Status check_family(const DrafterFiles& files, std::initializer_list<std::string_view> supported);

@@ -94,20 +94,17 @@ void infer_head_dim(EagleCheckpoint& checkpoint, const std::optional<JsonFile>& 
     if (rows >= 2 && checkpoint.rotation.divisors.empty()) shape.head_dim = rows;
 }
 
-Status open_files(const std::string& path, EagleGeneration generation, const Target& target,
-                  EagleCheckpoint& out) {
-    const ModelConfig& config = target.config();
-    if (is_synthetic_drafter(path)) return make_synthetic_eagle(generation, path, target, out);
+Status open_files(const std::string& path, const ModelConfig& target, EagleCheckpoint& out) {
     if (path.ends_with(".gguf")) {
         DS_ASSIGN(GgufFile file, GgufFile::open(path));
-        return read_eagle_gguf(std::move(file), config, out);
+        return read_eagle_gguf(std::move(file), target, out);
     }
     DS_ASSIGN(DrafterFiles files, open_drafter_files(path, weight_files, out.notes));
     DS_TRY(check_family(files, {"EAGLE"}));
     if (!files.config)
         return bad_input("{}: config.json with the drafter's dimensions is missing in the same folder",
                          files.weights->path());
-    DS_TRY(read_eagle_config(*files.config, config, out));
+    DS_TRY(read_eagle_config(*files.config, target, out));
     out.weights = std::move(files.weights);
     DS_TRY(find_layer(out));
     infer_head_dim(out, files.config);
@@ -148,6 +145,7 @@ Status read_layers(const std::string& text, EagleCheckpoint& out) {
 Status check_layers(EagleCheckpoint& out, const ModelConfig& target) {
     const std::string& path = out.weights->path();
     const bool named = !out.aux_field.empty();
+    if (target.layers == 0) return {};
     if (!named) {
         out.aux_layers = {2, target.layers / 2, target.layers - 3};
         if (target.layers < 3)
@@ -275,17 +273,39 @@ Status EagleCheckpoint::check_used() const {
                           may_ignore);
 }
 
+namespace {
+
+/// The checks that all sources share.
+Status check_options(const DrafterSource& drafter_source, const ModelConfig& target, EagleCheckpoint& out) {
+    DS_TRY(check_generation(out, out.generation));
+    DS_TRY(apply_options(drafter_source, out));
+    DS_TRY(out.generation == EagleGeneration::eagle2 ? check_eagle2(out, target) : check_layers(out, target));
+    return choose_embeddings(drafter_source, target, out);
+}
+
+}  // namespace
+
+Result<EagleCheckpoint> read_eagle_checkpoint(EagleGeneration generation, const std::string& text,
+                                              const ModelConfig& target) {
+    DS_ASSIGN(const DrafterSource drafter_source, parse_drafter_source(text, eagle_options(generation)));
+    EagleCheckpoint out;
+    out.generation = generation;
+    DS_TRY(open_files(drafter_source.path, target, out));
+    DS_TRY(check_options(drafter_source, target, out));
+    return out;
+}
+
 Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const std::string& text,
                                               const Target& target) {
     DS_ASSIGN(const DrafterSource drafter_source, parse_drafter_source(text, eagle_options(generation)));
     EagleCheckpoint out;
     out.generation = generation;
-    DS_TRY(open_files(drafter_source.path, generation, target, out));
-    DS_TRY(check_generation(out, generation));
-    DS_TRY(apply_options(drafter_source, out));
-    DS_TRY(generation == EagleGeneration::eagle2 ? check_eagle2(out, target.config())
-                                                 : check_layers(out, target.config()));
-    DS_TRY(choose_embeddings(drafter_source, target.config(), out));
+    if (is_synthetic_drafter(drafter_source.path)) {
+        DS_TRY(make_synthetic_eagle(generation, drafter_source.path, target, out));
+        DS_TRY(check_options(drafter_source, target.config(), out));
+    } else {
+        DS_ASSIGN(out, read_eagle_checkpoint(generation, text, target.config()));
+    }
     DS_TRY(make_rope(drafter_source, target, out));
     DS_TRY(check_drafter_memory(*out.weights, target.lm_head().precision()));
     return out;

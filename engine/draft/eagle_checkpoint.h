@@ -78,7 +78,11 @@ struct EagleCheckpoint {
 /// Returns the keys that may follow a path. rope and embeddings are the checkpoint's (own) or the target's.
 /// EAGLE-3 also has layers=1/12/21, and recycle=raw|normed, the state that the next level gets.
 std::span<const std::string_view> eagle_options(EagleGeneration generation);
-/// Opens a checkpoint given as "PATH" with options, and checks it against the target.
+/// Opens a checkpoint given as "PATH" with options, and checks it against a target's config, except for the
+/// rotation. Feature layers are not checked if `target.layers` is 0, which means not known.
+Result<EagleCheckpoint> read_eagle_checkpoint(EagleGeneration generation, const std::string& drafter_source,
+                                              const ModelConfig& target);
+/// As above, with the angles of the rotation, and a check of the memory. Random weights have a source, too.
 Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const std::string& drafter_source,
                                               const Target& target);
 

@@ -86,21 +86,30 @@ std::string describe(const GgufValue& value) {
 
 }  // namespace
 
-/// Parses the header in one pass.
+/// Parses the header in one pass. A tolerant parser keeps what precedes the first damage.
 class GgufFile::Parser {
   public:
-    Parser(GgufFile& out)
-        : out_(out), path_(out.path()), bytes_(out.file_->bytes()), cursor_(out.file_->bytes()) {}
+    Parser(GgufFile& out, bool tolerant)
+        : out_(out),
+          path_(out.path()),
+          bytes_(out.file_->bytes()),
+          cursor_(out.file_->bytes()),
+          tolerant_(tolerant) {}
 
     Status run() {
         DS_TRY(read_header());
-        for (std::uint64_t i = 0; i < value_count_; ++i) DS_TRY(read_key_value(i));
-        DS_TRY(read_alignment());
-        for (std::uint64_t i = 0; i < tensor_count_; ++i) DS_TRY(read_tensor_info(i));
+        if (const Status read = read_entries(); !read.ok() && !tolerant_) return read;
         return locate_tensors();
     }
 
   private:
+    Status read_entries() {
+        for (std::uint64_t i = 0; i < value_count_; ++i) DS_TRY(read_key_value(i));
+        DS_TRY(read_alignment());
+        for (std::uint64_t i = 0; i < tensor_count_; ++i) DS_TRY(read_tensor_info(i));
+        return {};
+    }
+
     struct Pending {
         StoredTensor* tensor;
         std::uint64_t offset;
@@ -131,10 +140,10 @@ class GgufFile::Parser {
         const auto tensors = cursor_.read<std::uint64_t>();
         const auto values = cursor_.read<std::uint64_t>();
         if (!tensors || !values) return cut_short("the header");
-        if (*values > cursor_.remaining() / min_key_value_bytes)
+        if (!tolerant_ && *values > cursor_.remaining() / min_key_value_bytes)
             return bad_input("{}: the header lists {} metadata entries, more than the file can hold", path_,
                              *values);
-        if (*tensors > cursor_.remaining() / min_tensor_info_bytes)
+        if (!tolerant_ && *tensors > cursor_.remaining() / min_tensor_info_bytes)
             return bad_input("{}: the header lists {} tensors, more than the file can hold", path_, *tensors);
         tensor_count_ = *tensors;
         value_count_ = *values;
@@ -226,7 +235,7 @@ class GgufFile::Parser {
         const auto offset = cursor_.read<std::uint64_t>();
         if (!type || !offset)
             return cut_short(fmt::format("the description of tensor '{}'", printable(*name)));
-        DS_TRY(set_type(tensor, *type));
+        if (const Status typed = set_type(tensor, *type); !typed.ok()) return tolerant_ ? Status() : typed;
         StoredTensor* const added = out_.tensors_.add(std::move(tensor));
         if (added == nullptr) return bad_input("{}: tensor '{}' appears twice", path_, printable(*name));
         pending_.push_back({added, *offset});
@@ -236,7 +245,9 @@ class GgufFile::Parser {
     Status set_type(StoredTensor& tensor, std::uint32_t id) {
         const std::string name = printable(tensor.info.name);
         tensor.type = find_gguf_tensor_type(id);
-        if (tensor.type == nullptr || tensor.type->dequantise == nullptr || !tensor.type->in_gguf) {
+        const bool listed = tensor.type != nullptr && tolerant_;
+        if (!listed &&
+            (tensor.type == nullptr || tensor.type->dequantise == nullptr || !tensor.type->in_gguf)) {
             std::string known;
             for (const TensorType& type : readable_tensor_types())
                 known += (known.empty() ? "" : ", ") + std::string(type.name);
@@ -263,13 +274,14 @@ class GgufFile::Parser {
         for (const Pending& pending : pending_) {
             StoredTensor& tensor = *pending.tensor;
             const std::string name = printable(tensor.info.name);
+            const auto begin = checked_sum(start, pending.offset);
+            const auto end = begin ? checked_sum(*begin, tensor.info.bytes) : std::nullopt;
+            if (tolerant_ && (!end || *end > bytes_.size())) continue;
             if (pending.offset % alignment_ != 0) {
                 return bad_input(
                     "{}: tensor '{}' starts at offset {}, which is not a multiple of the alignment {}", path_,
                     name, pending.offset, alignment_);
             }
-            const auto begin = checked_sum(start, pending.offset);
-            const auto end = begin ? checked_sum(*begin, tensor.info.bytes) : std::nullopt;
             if (!end)
                 return bad_input("{}: tensor '{}' has the invalid offset {}", path_, name, pending.offset);
             if (*end > bytes_.size()) {
@@ -287,16 +299,25 @@ class GgufFile::Parser {
     const std::string& path_;
     const std::span<const std::uint8_t> bytes_;
     ByteCursor cursor_;
+    const bool tolerant_;
     std::uint64_t tensor_count_ = 0;
     std::uint64_t value_count_ = 0;
     std::uint64_t alignment_ = default_alignment;
     std::vector<Pending> pending_;
 };
 
-Result<GgufFile> GgufFile::open_part(const std::string& path) {
+Result<GgufFile> GgufFile::open_part(const std::string& path, bool tolerant) {
     DS_ASSIGN(auto file, MappedFile::open(path, "a GGUF file"));
     GgufFile out(std::move(file));
-    DS_TRY(Parser(out).run());
+    DS_TRY(Parser(out, tolerant).run());
+    return out;
+}
+
+Result<GgufFile> GgufFile::open_damaged(const std::string& path, Notes& problems) {
+    Result<GgufFile> whole = open(path);
+    if (whole.ok()) return whole;
+    DS_ASSIGN(GgufFile out, open_part(path, true));
+    problems.push_back(whole.error().message);
     return out;
 }
 

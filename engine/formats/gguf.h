@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "base/notes.h"
 #include "base/result.h"
 #include "engine/formats/model_config.h"
 #include "engine/formats/tensor_file.h"
@@ -47,6 +48,9 @@ class GgufFile {
   public:
     /// Opens the other parts of a split file, too, if `path` is the first.
     static Result<GgufFile> open(const std::string& path);
+    /// Opens a file as far as it can be read, and adds what open() would refuse to `problems`. Tensors beyond
+    /// the file's end have no stored(); those of types without a decoder are listed.
+    static Result<GgufFile> open_damaged(const std::string& path, Notes& problems);
 
     const std::string& path() const { return file_->path(); }
     /// The values below `prefix`, without it: numbers, texts and booleans; for an array, its description.
@@ -71,7 +75,7 @@ class GgufFile {
     class Parser;
 
     explicit GgufFile(std::shared_ptr<const MappedFile> file) : file_(file), tensors_(std::move(file)) {}
-    static Result<GgufFile> open_part(const std::string& path);
+    static Result<GgufFile> open_part(const std::string& path, bool tolerant = false);
     Status add_part(const GgufFile& part);
     /// Reads the value of `key` by `decode` if it is what `matches` says; else an error names `expected`.
     template <typename T, typename Matches, typename Decode>

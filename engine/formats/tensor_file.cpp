@@ -22,19 +22,19 @@ std::int64_t interleaved_row(std::int64_t row, int head_dim) {
     return row - in_head + 2 * (in_head % half) + in_head / half;
 }
 
-template <Status (*read)(TensorFile&)>
-Result<std::unique_ptr<TensorFile>> read_file(std::shared_ptr<const MappedFile> file) {
+template <typename Read>
+Result<std::unique_ptr<TensorFile>> read_file(std::shared_ptr<const MappedFile> file, Read read) {
     auto out = std::make_unique<TensorFile>(std::move(file));
     DS_TRY(read(*out));
     return out;
 }
 
-Result<std::unique_ptr<TensorFile>> open_file(const std::string& path) {
+Result<std::unique_ptr<TensorFile>> open_file(const std::string& path, bool tolerant = false) {
     DS_ASSIGN(auto file, MappedFile::open(path, "a file of tensors"));
     const auto bytes = file->bytes();
     const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
                                  std::min<std::size_t>(bytes.size(), 4));
-    if (start == "PK\x03\x04") return read_file<read_torch_file>(std::move(file));
+    if (start == "PK\x03\x04") return read_file(std::move(file), read_torch_file);
     // A bare pickle, written by torch.save before version 1.6.
     if (start.starts_with("\x80\x02") && bytes.size() > 2 && bytes[2] == 0x8a) {
         return bad_input(
@@ -43,7 +43,7 @@ Result<std::unique_ptr<TensorFile>> open_file(const std::string& path) {
             "'model.safetensors')\"",
             path, path);
     }
-    return read_file<read_safetensors>(std::move(file));
+    return read_file(std::move(file), [&](TensorFile& out) { return read_safetensors(out, tolerant); });
 }
 
 Result<std::unique_ptr<WeightSource>> as_source(Result<std::unique_ptr<TensorFile>> file) {
@@ -55,12 +55,12 @@ Result<std::unique_ptr<WeightSource>> as_source(Result<std::unique_ptr<TensorFil
 
 Result<std::unique_ptr<WeightSource>> open_safetensors(const std::string& path) {
     DS_ASSIGN(auto file, MappedFile::open(path, "a safetensors file"));
-    return as_source(read_file<read_safetensors>(std::move(file)));
+    return as_source(read_file(std::move(file), [](TensorFile& out) { return read_safetensors(out); }));
 }
 
 Result<std::unique_ptr<WeightSource>> open_torch_file(const std::string& path) {
     DS_ASSIGN(auto file, MappedFile::open(path, "a PyTorch checkpoint"));
-    return as_source(read_file<read_torch_file>(std::move(file)));
+    return as_source(read_file(std::move(file), read_torch_file));
 }
 
 Result<std::unique_ptr<WeightSource>> open_tensor_file(const std::string& path) {
@@ -89,7 +89,18 @@ Status TensorFile::open(Notes& notes) {
     return {};
 }
 
-Status TensorFile::open_shards() {
+Status TensorFile::open_damaged(Notes& problems) {
+    const Status whole = open(problems);
+    if (whole.ok()) return whole;
+    problems.push_back(whole.error().message);
+    if (path_.ends_with(index_end)) return open_shards(&problems);
+    auto file = open_file(path_, true);
+    if (!file.ok()) return file.error();
+    *this = std::move(**file);
+    return {};
+}
+
+Status TensorFile::open_shards(Notes* problems) {
     DS_ASSIGN(const JsonFile index, JsonFile::read(path_, "a model's weights"));
     DS_ASSIGN(const auto map, index.object("weight_map"));
     if (!map) return index.field_error("weight_map", "an object of file names");
@@ -102,12 +113,16 @@ Status TensorFile::open_shards() {
             return bad_input(
                 "{}: weight_map gives '{}' as file of tensor '{}', expected a name in the folder", path_,
                 printable_json(value), printable(name));
-        std::unique_ptr<TensorFile>& shard = opened[file];
-        if (shard == nullptr) {
-            DS_ASSIGN(shard, open_file((path.parent_path() / file).string()));
-            share_files(*shard);
+        const auto [at, is_new] = opened.try_emplace(file);
+        std::unique_ptr<TensorFile>& shard = at->second;
+        if (is_new) {
+            auto read = open_file((path.parent_path() / file).string(), problems != nullptr);
+            if (!read.ok() && problems == nullptr) return read.error();
+            if (read.ok()) share_files(**read);
+            if (read.ok()) shard = std::move(*read);
         }
-        const StoredTensor* tensor = shard->find_stored(name);
+        const StoredTensor* tensor = shard == nullptr ? nullptr : shard->find_stored(name);
+        if (tensor == nullptr && problems != nullptr) continue;
         if (tensor == nullptr)
             return bad_input("{}: tensor '{}' is missing, though {} says it is here", shard->path(),
                              printable(name), path.filename().string());

@@ -21,9 +21,10 @@ namespace draftscope {
 /// A tensor of a mapped file, or a generated one.
 struct StoredTensor {
     TensorInfo info;
-    const TensorType* type = nullptr;    ///< never null; always has a decoder
-    const std::uint8_t* data = nullptr;  ///< info.bytes bytes, possibly unaligned; null = generated
-    const MappedFile* file = nullptr;    ///< of a mapped tensor
+    const TensorType* type = nullptr;  ///< never null; always has a decoder
+    const std::uint8_t* data =
+        nullptr;                       ///< info.bytes bytes, possibly unaligned; null = generated or cut off
+    const MappedFile* file = nullptr;  ///< of a mapped tensor
     int interleaved = 0;  ///< width of heads whose halves are interleaved in the stored rows; 0 = none
     kernels::RandomValues random = {};  ///< of a generated tensor; without spread, all values are 1
 };
@@ -41,6 +42,9 @@ class TensorFile final : public WeightSource {
     /// Opens this object's path: a safetensors file, a PyTorch checkpoint, or an index NAME.index.json with
     /// the shards next to it.
     Status open(Notes& notes);
+    /// Opens this object's path as far as it can be read, and adds what open() would refuse to `problems`.
+    /// Tensors beyond a file's end have no stored(); of an unknown type, `info` alone is valid.
+    Status open_damaged(Notes& problems);
     /// Adds a tensor; returns null if its name is taken. The result stays valid.
     StoredTensor* add(StoredTensor tensor);
     /// Adds a tensor of integers that no file stores in this form.
@@ -73,7 +77,7 @@ class TensorFile final : public WeightSource {
         using is_transparent = void;
         std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
     };
-    Status open_shards();
+    Status open_shards(Notes* problems = nullptr);
     static const std::uint8_t* row_of(const StoredTensor& tensor, std::int64_t row);
 
     std::string path_;
@@ -91,8 +95,9 @@ Result<std::unique_ptr<WeightSource>> open_torch_file(const std::string& path);
 /// Opens a safetensors file or a PyTorch checkpoint, chosen by its first bytes.
 Result<std::unique_ptr<WeightSource>> open_tensor_file(const std::string& path);
 
-/// Readers of the formats: add the tensors of the file that `out` was made with.
-Status read_safetensors(TensorFile& out);
+/// Readers of the formats: add the tensors of the file that `out` was made with. A tolerant one keeps what it
+/// can, as open_damaged() says.
+Status read_safetensors(TensorFile& out, bool tolerant = false);
 Status read_torch_file(TensorFile& out);
 
 /// Returns the path of the first file of `names` in the folder, else of the first index, else "".
