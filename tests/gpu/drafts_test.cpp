@@ -372,7 +372,7 @@ void SampledTree::make_rows(bool on_twin) {
     op.rows.sampled_rows = sampled_rows.on(on_twin);
     op.rows.uniforms = uniforms.on(on_twin);
     on.rerank(std::span(&op, 1));
-    const std::int32_t certain = -1;
+    static constexpr std::int32_t certain = -1;
     if (!sampled) on.upload(op.rows.sampled_rows + first_row + 1, &certain, sizeof certain);
     kernels::ListChildrenOp list;
     list.rows = op.rows;
