@@ -20,7 +20,7 @@ void add_runs(const Snapshot& snapshot, std::vector<CompareRun>& out) {
     for (const RunRow& run : snapshot.runs)
         out.push_back(
             {snapshot.source, run.id,
-             fmt::format("{}: run {}, {}, {}{}", file, run.id, run.drafter,
+             fmt::format("{}: run {}, {}, {}{}", file, run.id, or_unknown(run.drafter),
                          run.head.empty() ? "no head" : run.head, is_baseline(run) ? " (baseline)" : ""),
              run.ended == RunEnd::live, is_baseline(run)});
 }

@@ -383,9 +383,10 @@ DraftTreeModel build_draft_tree(const Snapshot& snapshot, std::size_t round_inde
     DraftTreeModel model;
     if (round_index >= snapshot.rounds.size()) {
         model.empty_text =
-            snapshot.rounds.empty()
-                ? "No rounds yet. Press Run, or open a capture, to see what the drafter proposed."
-                : "Select a round to see its draft tree.";
+            !snapshot.rounds.empty() ? "Select a round to see its draft tree."
+            : !snapshot.runs.empty() && snapshot.runs.back().acceptance == imported_acceptance
+                ? "The imported file has sums, not single rounds."
+                : "No rounds yet. Press Run, or open a capture, to see what the drafter proposed.";
         return model;
     }
     const RoundEntry& entry = snapshot.rounds[round_index];

@@ -13,6 +13,7 @@
 #include "base/format_count.h"
 #include "base/phase_names.h"
 #include "capture/queries.h"
+#include "capture/run_setting.h"
 
 /// Rounds panel: one cell per round, and histograms of acceptance.
 namespace draftscope {
@@ -254,9 +255,13 @@ void draw_rounds(PanelContext& c) {
     auto& state = c.panel_state.get<RoundsState>();
     rebuild(c, state);
     if (state.cells() == 0) {
-        draw_empty_text(c.style,
-                        "Each round appears here as a cell. Its height is the number of accepted tokens, its "
-                        "colour the longest phase.");
+        const RunRow* run = c.snapshot.run(c.ui.run_id);
+        const bool sums = run != nullptr && run->acceptance == imported_acceptance;
+        draw_empty_text(
+            c.style,
+            sums ? "The imported file has sums, not single rounds: draftscope stats shows them."
+                 : "Each round appears here as a cell. Its height is the number of accepted tokens, its "
+                   "colour the longest phase.");
         return;
     }
     const float side = c.style.em * 13;

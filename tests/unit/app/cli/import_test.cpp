@@ -16,7 +16,7 @@ std::string rounds(int accepted, int ms, const std::string& engine = "vllm") {
     for (int request = 0; request < 6; ++request) {
         const std::string name = "{\"req\":\"q" + std::to_string(request) + "\"";
         out +=
-            name + ",\"prompt_tokens\":10,\"category\":\"" + (request % 2 == 0 ? "chat" : "code") + "\"}\n";
+            name + ",\"prompt_tokens\":55,\"category\":\"" + (request % 2 == 0 ? "chat" : "code") + "\"}\n";
         for (int i = 0; i < 10; ++i, at += ms * 1'000'000LL) {
             json round = {{"req", "q" + std::to_string(request)},
                           {"i", i},
