@@ -183,8 +183,9 @@ void DecodeStep::make_round_rows(Round& round) {
     row.committed = static_cast<int>(round.emitted.size());
     row.covered = row.committed - round.uncovered;
     // A head that makes its sets in every round has none for a round that it does not draft.
-    const bool drafted = round.job >= 0 && !jobs_[round.job].rows_per_call.empty();
-    if (nodes && (drafted || core_.head->shape(0, 1).set == 0)) row.covered_mass = covered_mass(core_, round);
+    const bool called_head = round.job >= 0 && !jobs_[round.job].rows_per_call.empty();
+    if (nodes && (called_head || core_.head->shape(0, 1).set == 0))
+        row.covered_mass = covered_mass(core_, round);
 }
 
 void DecodeStep::record(std::uint64_t start, std::uint64_t end) {

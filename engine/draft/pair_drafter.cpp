@@ -42,7 +42,7 @@ class PairDrafter final : public Drafter {
     }
     Status begin(DraftContext& context, std::span<DraftJob> jobs) override;
     Status enqueue(DraftContext& context, std::span<DraftJob> jobs, RoundStep& step) override {
-        keep(jobs);
+        list_jobs(jobs);
         return with_other(jobs, [&] { return other_->enqueue(context, jobs, step); });
     }
     Status collect(const RoundStep& step, std::span<DraftJob> jobs) override {
@@ -56,13 +56,13 @@ class PairDrafter final : public Drafter {
         out.order_matters = out.order_matters || text.properties().order_matters;
         return out;
     }
-    void keep(std::span<DraftJob> jobs);
+    void list_jobs(std::span<DraftJob> jobs);
     TreeSpec chain_for(const DraftJob& job) const;
     Status draft_texts(DraftContext& context, std::span<DraftJob> jobs);
     Status with_other(std::span<DraftJob> jobs, FunctionRef<Status()> call);
     void take_text(DraftJob& job, PairState& state) const;
 
-    struct Kept {
+    struct Shown {
         PairState* state;
         TreeSpec tree;
     };
@@ -70,12 +70,12 @@ class PairDrafter final : public Drafter {
     std::unique_ptr<Drafter> other_;
     std::string_view text_id_, other_id_;
     int context_;
-    std::vector<Kept> kept_;  ///< of the jobs, while they are shown to one of the drafters
+    std::vector<Shown> shown_;  ///< of the jobs, while they are shown to one of the drafters
 };
 
-void PairDrafter::keep(std::span<DraftJob> jobs) {
-    kept_.clear();
-    for (const DraftJob& job : jobs) kept_.push_back({static_cast<PairState*>(job.state), job.tree});
+void PairDrafter::list_jobs(std::span<DraftJob> jobs) {
+    shown_.clear();
+    for (const DraftJob& job : jobs) shown_.push_back({static_cast<PairState*>(job.state), job.tree});
 }
 
 /// Returns the longest chain that the text drafter may draft: of its own length, or of the round's tree.
@@ -94,7 +94,7 @@ TreeSpec PairDrafter::chain_for(const DraftJob& job) const {
 /// Leaves the text drafter's drafts in the states, and whether they are better.
 Status PairDrafter::draft_texts(DraftContext& context, std::span<DraftJob> jobs) {
     for (std::size_t i = 0; i < jobs.size(); ++i) {
-        jobs[i].state = kept_[i].state->text.get();
+        jobs[i].state = shown_[i].state->text.get();
         jobs[i].tree = chain_for(jobs[i]);
     }
     DraftContext unobserved = context;
@@ -102,7 +102,7 @@ Status PairDrafter::draft_texts(DraftContext& context, std::span<DraftJob> jobs)
     const Status status = text_->begin(unobserved, jobs);
     for (std::size_t i = 0; i < jobs.size(); ++i) {
         DraftJob& job = jobs[i];
-        auto& [state, tree] = kept_[i];
+        auto& [state, tree] = shown_[i];
         job.state = state;
         job.tree = tree;
         job.is_known = job.own_length = false;
@@ -117,13 +117,13 @@ Status PairDrafter::draft_texts(DraftContext& context, std::span<DraftJob> jobs)
 /// Calls the other drafter with its own states. It only catches up where the text's draft is better.
 Status PairDrafter::with_other(std::span<DraftJob> jobs, FunctionRef<Status()> call) {
     for (std::size_t i = 0; i < jobs.size(); ++i) {
-        jobs[i].state = kept_[i].state->other.get();
-        if (kept_[i].state->is_text_better) jobs[i].tree = clip_tree(jobs[i].tree, 0);
+        jobs[i].state = shown_[i].state->other.get();
+        if (shown_[i].state->is_text_better) jobs[i].tree = clip_tree(jobs[i].tree, 0);
     }
     const Status status = call();
     for (std::size_t i = 0; i < jobs.size(); ++i) {
-        jobs[i].state = kept_[i].state;
-        if (kept_[i].state->is_text_better) jobs[i].tree = kept_[i].tree;
+        jobs[i].state = shown_[i].state;
+        if (shown_[i].state->is_text_better) jobs[i].tree = shown_[i].tree;
     }
     return status;
 }
@@ -137,12 +137,12 @@ void PairDrafter::take_text(DraftJob& job, PairState& state) const {
 }
 
 Status PairDrafter::begin(DraftContext& context, std::span<DraftJob> jobs) {
-    keep(jobs);
+    list_jobs(jobs);
     DS_TRY(draft_texts(context, jobs));
     DS_TRY(with_other(jobs, [&] { return other_->begin(context, jobs); }));
     for (std::size_t i = 0; i < jobs.size(); ++i) {
         DraftJob& job = jobs[i];
-        PairState& state = *kept_[i].state;
+        PairState& state = *shown_[i].state;
         // Another drafter of the host may have drafted nothing.
         if (job.is_known && job.out.size() == 1 && state.draft.size() > 1) state.is_text_better = true;
         if (!state.is_text_better) {

@@ -314,10 +314,10 @@ Result<GgufFile> GgufFile::open_part(const std::string& path, bool tolerant) {
 }
 
 Result<GgufFile> GgufFile::open_damaged(const std::string& path, Notes& problems) {
-    Result<GgufFile> whole = open(path);
-    if (whole.ok()) return whole;
+    Result<GgufFile> complete = open(path);
+    if (complete.ok()) return whole;
     DS_ASSIGN(GgufFile out, open_part(path, true));
-    problems.push_back(whole.error().message);
+    problems.push_back(complete.error().message);
     return out;
 }
 

@@ -81,15 +81,15 @@ Status read_tensor(const std::string& name, const Json& value, std::span<const s
         return bad_input("{}: tensor '{}' takes {} bytes by its shape and {} by its data_offsets", out.path(),
                          shown, *needed, *end - *begin);
     }
-    const bool whole = *end <= data.size();
-    if (!whole && !tolerant) {
+    const bool complete = *end <= data.size();
+    if (!complete && !tolerant) {
         return bad_input(
             "{}: tensor '{}' needs {} bytes of data, {} are present; the file is truncated, fetch it "
             "again",
             out.path(), shown, *end, data.size());
     }
     info.bytes = *needed;
-    out.add({std::move(info), type, whole ? data.data() + *begin : nullptr, out.files().front()});
+    out.add({std::move(info), type, complete ? data.data() + *begin : nullptr, out.files().front()});
     return {};
 }
 

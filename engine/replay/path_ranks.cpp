@@ -70,11 +70,11 @@ std::vector<HeadRound> rounds_of_tree(const PathRanks& text, const TreeSpec& tre
     while (prefix < text.tokens) {
         const PositionRanks& at = text.positions[prefix - text.first_prefix];
         const int rest = text.tokens - prefix;
-        const TreeSpec drafted = tree_at(at, tree, lengths);
+        const TreeSpec shape = tree_at(at, tree, lengths);
         HeadRound round;
         round.prefix = prefix;
-        round.tree_nodes = drafted.nodes;
-        round.accepted = drafted.nodes > 1 ? accepted_at(at, drafted) : 0;
+        round.tree_nodes = shape.nodes;
+        round.accepted = shape.nodes > 1 ? accepted_at(at, shape) : 0;
         round.committed = std::min(round.accepted + 1, rest);
         round.clipped = round.accepted >= rest;
         prefix += round.committed;

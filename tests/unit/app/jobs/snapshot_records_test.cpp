@@ -83,7 +83,7 @@ void push_run(RecordSink& sink, RowId run) {
     span.end_ns = 80;
     step.spans = {span};
     RoundRecord round;
-    round.round = {run, run, run, run, 0, 50, 90, 5, 2, 1, 1, 1, 2, false};
+    round.round = {run, run, run, run, 0, 50, 90, 5, 2, 1, 1, 1, 2, false, ""};
     NodeRow root, draft;
     root.round_id = draft.round_id = run;
     root.token_id = 1;
