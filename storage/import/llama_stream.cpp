@@ -15,6 +15,11 @@ std::string method_of(std::string types) {
     return types;
 }
 
+/// The server names its model by the path that it was started with.
+std::string file_name(const std::string& model) {
+    return model.ends_with(".gguf") ? model.substr(model.rfind('/') + 1) : model;
+}
+
 class LlamaStream : public StreamReader {
   public:
     void event(const Json& chunk, RoundsSink& out) override {
@@ -80,7 +85,8 @@ class LlamaStream : public StreamReader {
         if (const std::string end = fields.text("stop_type"); !end.empty()) end_ = end;
         if (described_) return;
         for (const std::string prefix : {"", "__verbose."}) {
-            if (const std::string model = fields.text(prefix + "model"); !model.empty()) model_ = model;
+            if (const std::string model = fields.text(prefix + "model"); !model.empty())
+                model_ = file_name(model);
             if (const std::string prompt = fields.text(prefix + "prompt"); !prompt.empty())
                 request_["prompt"] = prompt;
             if (const auto value = fields.real(prefix + "generation_settings.temperature"))
@@ -146,7 +152,7 @@ void convert_llama_answer(const Json& answer, RoundsSink& out) {
     const auto prompt = fields.integer("timings.prompt_n").value_or(0);
     const auto cached = fields.integer("timings.cache_n").value_or(0);
     const double prefill = fields.real("timings.prompt_ms").value_or(0);
-    const std::string model = fields.text("model"), text = fields.text("prompt");
+    const std::string model = file_name(fields.text("model")), text = fields.text("prompt");
     if (!tokens) fields.refuse("timings.predicted_n", "missing");
     if (tokens && *tokens - 1 < accepted)
         fields.refuse("timings.draft_n_accepted", fmt::format("{} of {} tokens", accepted, *tokens));

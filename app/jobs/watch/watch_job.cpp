@@ -29,7 +29,7 @@ struct Server {
     std::string_view format;  ///< of the answer, as for `import`
     Result<json> (*body)(HttpClient& client, const ServerPrompt& prompt);
     /// What the stream says of itself only at its end, as its first event; null = nothing.
-    json (*first_event)(HttpClient& client, const ServerPrompt& prompt, const json& body) = nullptr;
+    json (*first_event)(HttpClient& client, const WatchConfig& config) = nullptr;
 };
 
 Result<json> parse_answer(const std::string& text, std::string_view what) {
@@ -55,13 +55,16 @@ Result<json> llama_body(HttpClient& client, const ServerPrompt& prompt) {
                 {"cache_prompt", false}};
 }
 
-json llama_first_event(HttpClient& client, const ServerPrompt& prompt, const json& body) {
-    json settings = {{"temperature", prompt.config.temperature}};
-    const auto text = client.get("/props");
-    const json props = json::parse(text.ok() ? *text : std::string(), nullptr, false);
-    const json::json_pointer types("/default_generation_settings/params/speculative.types");
-    if (props.is_object() && props.contains(types)) settings["speculative.types"] = props[types];
-    return {{"model", prompt.model}, {"prompt", body["prompt"]}, {"generation_settings", settings}};
+/// Only answers name the drafter, so one of a single token is asked for.
+json llama_first_event(HttpClient& client, const WatchConfig& config) {
+    const json body = {{"prompt", "Hi"}, {"n_predict", 1}, {"cache_prompt", false}};
+    const auto text = client.post("/completion", body.dump());
+    json answer = json::parse(text.ok() ? *text : std::string(), nullptr, false);
+    if (!answer.is_object()) return {};
+    json settings = {{"temperature", config.temperature}};
+    const json::json_pointer types("/generation_settings/speculative.types");
+    if (answer.contains(types)) settings["speculative.types"] = answer[types];
+    return {{"model", answer.value("model", config.model)}, {"generation_settings", settings}};
 }
 
 Result<json> vllm_body(HttpClient&, const ServerPrompt& prompt) {
@@ -140,6 +143,7 @@ class Watch {
   public:
     Watch(const WatchConfig& config, const Server& server, HttpClient& client, RoundsImport& import)
         : config_(config), server_(server), client_(client), import_(import) {
+        if (server.first_event != nullptr) first_event_ = server.first_event(client, config);
         if (!config.words.empty()) words_.open(config.words, std::ios::binary);
     }
 
@@ -154,8 +158,10 @@ class Watch {
         const std::string name =
             conversation.id.empty() ? std::to_string(conversation.index) : conversation.id;
         import_.begin(name);
-        if (server_.first_event != nullptr)
-            DS_TRY(pass(fmt::format("data: {}\n\n", server_.first_event(client_, prompt, body).dump())));
+        if (first_event_.is_object()) {
+            first_event_["prompt"] = body["prompt"];
+            DS_TRY(pass(fmt::format("data: {}\n\n", first_event_.dump())));
+        }
         const TimeNs start = monotonic_ns();
         // Where the engine sends no times, those of the arrival stand for them: a comment of the stream.
         const auto receive = [&](std::string_view bytes) {
@@ -182,6 +188,7 @@ class Watch {
     const Server& server_;
     HttpClient& client_;
     RoundsImport& import_;
+    json first_event_;
     std::ofstream words_;
     bool line_ended_ = true;
 };

@@ -65,6 +65,12 @@ class WatchServer : public ::testing::Test {
                          .dump()}};
         if (request.path == "/v1/models") return {200, {json{{"data", {{{"id", "tiny.gguf"}}}}}.dump()}};
         if (request.path == "/apply-template") return {200, {json{{"prompt", "<user>Say it"}}.dump()}};
+        const bool streams = request.body.find("\"stream\":true") != std::string::npos;
+        if (request.path == "/completion" && !streams)
+            return {200,
+                    {json{{"model", "/m/tiny.gguf"},
+                          {"generation_settings", {{"speculative.types", "none,draft-eagle3"}}}}
+                         .dump()}};
         if (request.path == "/completion") return completion;
         return {404, {"no such path"}};
     }
@@ -84,7 +90,7 @@ TEST_F(WatchServer, CapturesTheRoundsOfAServer) {
     EXPECT_EQ(
         Sql(out()).text("SELECT group_concat(accepted || '/' || drafted || '/' || committed) FROM round"),
         "2/3/3,0/0/1,1/3/2");
-    EXPECT_EQ(Sql(out()).text("SELECT count(*) FROM run"), "1");
+    EXPECT_EQ(Sql(out()).text("SELECT drafter || count(*) FROM run"), "draft-eagle31");
     const json body = json::parse(server.requests().back().body);
     EXPECT_EQ(body["prompt"], "<user>Say it");
     EXPECT_EQ(body["n_predict"], 7);
