@@ -101,8 +101,6 @@ Status RoundLines::begin_run(const Json& header) {
     file_zero_.reset();
     out_.push(RunStarted{run, options_.vocab, {run.id, 0, 0, std::nullopt}});
     for (const std::string& waiting : std::exchange(waiting_, {})) out_.push(NoteRow{run.id, 0, 0, waiting});
-    if (waiting_refused_ > 0)
-        out_.push(LossRow{run.id, 0, std::string(refused_kind), std::exchange(waiting_refused_, 0)});
     const int known_tokens = options_.vocab ? static_cast<int>(options_.vocab->rows.size()) : 0;
     if (known_tokens > 0 && header_vocab_ > 0 && known_tokens != header_vocab_)
         note(fmt::format("field vocab: the file has {} tokens, the model's tokenizer {}; texts and ranks may "
@@ -114,8 +112,7 @@ Status RoundLines::begin_run(const Json& header) {
 
 void RoundLines::note(const std::string& text, bool refused) {
     report_.refused += refused ? 1 : 0;
-    if (refused && header_.empty()) ++waiting_refused_;
-    if (refused && !header_.empty()) out_.push(LossRow{run_.id, last_end_, std::string(refused_kind), 1});
+    refused_ += refused ? 1 : 0;
     if (report_.notes.size() >= max_notes) return;
     report_.notes.push_back(text);
     if (report_.notes.size() == max_notes) report_.notes.emplace_back("further notes are left out");
@@ -407,8 +404,11 @@ void RoundLines::end_run() {
         end_request(request);
     }
     requests_.clear();
-    if (replayed_ > 0)
-        out_.push(LossRow{run_.id, last_end_, std::string(replayed_kind), std::exchange(replayed_, 0)});
+    const auto lose = [&](std::string_view kind, std::int64_t& count) {
+        if (count > 0) out_.push(LossRow{run_.id, last_end_, std::string(kind), std::exchange(count, 0)});
+    };
+    lose(refused_kind, refused_);
+    lose(replayed_kind, replayed_);
     out_.push(RunEnded{run_.id, RunEnd::ok, last_end_, {run_.id, last_end_, 0, std::nullopt}});
     header_.clear();
 }

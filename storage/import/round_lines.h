@@ -83,7 +83,7 @@ class RoundLines {
     std::optional<TimeNs> file_zero_;                          ///< first time in the file
     TimeNs base_ = 0;                                          ///< end of the file before
     TimeNs last_end_ = 0;
-    std::int64_t replayed_ = 0, waiting_refused_ = 0;
+    std::int64_t replayed_ = 0, refused_ = 0;  ///< lines of the run
     bool says_no_start_ = false, says_batch_ = false;
 };
 
