@@ -186,9 +186,10 @@ void add_sizes(const Contents& contents, bool tied, Inspection& out) {
     const Json& rope =
         config.contains("rope_parameters") ? config["rope_parameters"] : config.value("rope_scaling", Json());
     const double theta = contents.number("rope_theta");
-    out.add("rope",
-            fmt::format("{}{}", theta > 0 ? fmt::format("base {:g}", theta) : "no base named at the top",
-                        rope.is_null() ? "" : ", scaling " + printable_json(rope)));
+    out.add("rope", fmt::format("{}{}",
+                                theta > 0 ? fmt::format("base {:g}", theta)
+                                          : "base not named at the top (10000 is usual)",
+                                rope.is_null() ? "" : ", scaling " + printable_json(rope)));
 }
 
 void compare(Inspection& out, const std::string& name, const Json& ours, const Json& theirs,

@@ -46,8 +46,8 @@ int number_at(const std::string& text, std::size_t position);
 /// Adds what every checkpoint has: parameters, memory at each precision, layers, KV cache, rotation. The
 /// embeddings of a tied model are its LM head, too.
 void add_sizes(const Contents& contents, bool tied, Inspection& out);
-/// Reads a few rows of each tensor and adds what is odd. That is values that are not finite, zeros, equal
-/// tensors, and embeddings like random ones.
+/// Reads a few rows of each tensor, and adds what is odd. That is values that are not finite, zeros, equal
+/// tensors, norms and embeddings that were never trained.
 void sample_tensors(const Contents& contents, Inspection& out);
 /// Adds a difference from the target, or the name to those that are equal. `meaning` follows the values, and
 /// stands alone if they are true and false.

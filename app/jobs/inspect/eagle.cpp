@@ -159,9 +159,17 @@ void add_head(const EagleContents& found, Inspection& out) {
     const bool own = std::ranges::find(found.tensors, "lm_head.weight") != found.tensors.end();
     std::string text =
         own && found.checkpoint.generation == EagleGeneration::eagle3 ? "its own" : "the target's";
-    if (!ids.empty())
-        text += fmt::format("; rows for {} of {} tokens, {} to {}{}", ids.size(), found.vocab, ids.front(),
-                            ids.back(), found.rows.rows.empty() ? "" : ", not in the order of tokens");
+    const std::string map = found.checkpoint.outer_name("d2t");
+    if (const auto tokens = found.checkpoint.weights->read_integers(map); !ids.empty()) {
+        const TokenId row =
+            found.rows.rows.empty() ? static_cast<TokenId>(ids.size() - 1) : found.rows.rows.back();
+        text += fmt::format("; rows for {} of {} tokens, {} to {}; {}{}", ids.size(), found.vocab,
+                            ids.front(), ids.back(),
+                            !tokens.ok()                   ? "d2t is missing"
+                            : (*tokens)[row] == ids.back() ? "d2t holds tokens"
+                                                           : "d2t holds offsets",
+                            found.rows.rows.empty() ? "" : ", not in the order of tokens");
+    }
     out.add("LM head", text);
 }
 

@@ -90,8 +90,9 @@ TEST_F(Inspect, Eagle3SaysLayersAndMaps) {
     EXPECT_THAT(text_of(found.facts, "feature layers"),
                 HasSubstr("the inputs of layers 1, 2, 3 (the file counts"));
     EXPECT_THAT(text_of(found.facts, "LM head"),
-                HasSubstr(fmt::format("its own; rows for 6 of {} tokens, 2 to 200, not in the order",
-                                      tiny_gguf_vocab())));
+                HasSubstr(fmt::format(
+                    "its own; rows for 6 of {} tokens, 2 to 200; d2t holds tokens, not in the order",
+                    tiny_gguf_vocab())));
     EXPECT_EQ(text_of(found.facts, "embeddings"), "the target's");
     EXPECT_THAT(found.odd, Contains(HasSubstr("d2t holds tokens, as")));
     EXPECT_THAT(found.odd, Contains(HasSubstr("ones only")));  // the tiny file's norms
@@ -237,6 +238,7 @@ TEST_F(Inspect, LayoutsAreWritten) {
         before->read_row(*before->find("lm_head.weight"), order[row], b.data());
         for (int i = 0; i < 64; ++i) EXPECT_NEAR(a[i], b[i], 1e-3 + 1e-3 * std::abs(b[i]));
     }
+    EXPECT_THAT(text_of(require(inspect_path(vllm, "")).facts, "LM head"), HasSubstr("d2t holds offsets"));
     require(write_in_layout(vllm, "", "sglang", sglang));
     const json forged = json::parse(read_text(sglang + "/config.json"));
     EXPECT_EQ(forged["eagle_config"]["eagle_aux_hidden_state_layer_ids"], json({0, 1, 2}));  // leaving
