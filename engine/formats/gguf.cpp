@@ -315,7 +315,7 @@ Result<GgufFile> GgufFile::open_part(const std::string& path, bool tolerant) {
 
 Result<GgufFile> GgufFile::open_damaged(const std::string& path, Notes& problems) {
     Result<GgufFile> complete = open(path);
-    if (complete.ok()) return whole;
+    if (complete.ok()) return complete;
     DS_ASSIGN(GgufFile out, open_part(path, true));
     problems.push_back(complete.error().message);
     return out;
