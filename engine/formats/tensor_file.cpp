@@ -90,9 +90,9 @@ Status TensorFile::open(Notes& notes) {
 }
 
 Status TensorFile::open_damaged(Notes& problems) {
-    const Status whole = open(problems);
-    if (whole.ok()) return whole;
-    problems.push_back(whole.error().message);
+    const Status complete = open(problems);
+    if (complete.ok()) return whole;
+    problems.push_back(complete.error().message);
     if (path_.ends_with(index_end)) return open_shards(&problems);
     auto file = open_file(path_, true);
     if (!file.ok()) return file.error();
