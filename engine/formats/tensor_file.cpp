@@ -91,7 +91,7 @@ Status TensorFile::open(Notes& notes) {
 
 Status TensorFile::open_damaged(Notes& problems) {
     const Status complete = open(problems);
-    if (complete.ok()) return whole;
+    if (complete.ok()) return complete;
     problems.push_back(complete.error().message);
     if (path_.ends_with(index_end)) return open_shards(&problems);
     auto file = open_file(path_, true);
