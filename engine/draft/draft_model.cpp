@@ -443,6 +443,8 @@ DrafterInfo describe_draft_model() {
                 "a smaller language model with the target's tokenizer and an LM head of its own; a GGUF file "
                 "or a model folder, with precision=f32|bf16|int8|int4 behind it",
             .trains_heads = false,
+            // llama.cpp's and SGLang's default: each further node costs a pass of the model.
+            .usual_tree = "chain=3",
             .options = option_names,
             .make = make_draft_model};
 }

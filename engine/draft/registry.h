@@ -31,7 +31,8 @@ struct DrafterInfo {
     bool has_synthetic = false;  ///< make() accepts "synthetic:NAME" as path: random weights for that target
     /// Generation of its EAGLE checkpoints, whose backbone `fit --joint` can train; none = another kind.
     std::optional<EagleGeneration> eagle = {};
-    std::string_view usual = {};  ///< the window's choice of what follows the colon; "" = nothing
+    std::string_view usual_tree = {};  ///< its default tree; "" = the backend's
+    std::string_view usual = {};       ///< the window's choice of what follows the colon; "" = nothing
     /// Keys of the options behind its path, "PATH,key=value".
     std::span<const std::string_view> options = {};
     /// `path`: folder or file of the checkpoint with options; "" or parameters for drafters without weights.

@@ -44,7 +44,8 @@ def parse():
 def first_turns(options):
     lines = Path(options.prompts).read_text().splitlines()
     step = max(1, len(lines) // options.limit)
-    return [json.loads(line)["turns"][0] for line in lines[::step][:options.limit]]
+    chosen = [json.loads(line) for line in lines[::step][:options.limit]]
+    return [one["turns"][0] if "turns" in one else one["prompt"] for one in chosen]
 
 
 class Server:

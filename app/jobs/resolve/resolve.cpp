@@ -271,7 +271,8 @@ TreeSpec to_chain(const TreeSpec& tree) {
 Status resolve_numbers(ResolvedRun& run) {
     RunConfig& config = run.config;
     DS_TRY(resolve_backend(run));
-    const std::string usual = default_tree(config.backend);
+    std::string usual(drafter_traits(config.drafter).usual_tree);
+    if (usual.empty()) usual = default_tree(config.backend);
     if (config.tree.empty()) config.tree = usual;
     run.auto_tree = config.tree == "auto" || config.tree == quick_tree;
     if (run.auto_tree && config.batch > 1)
