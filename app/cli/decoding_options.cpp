@@ -155,7 +155,8 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
               "NAME[:PATH[,KEY=VALUE...]], one of " + known_drafters() +
                   "; auto: eagle3 where its checkpoint comes with the target, else suffix; eagle2 and eagle3 "
                   "take rope=own|target and embeddings=own|target, eagle3 also "
-                  "layers=1/12/21 (that the features enter) and recycle=raw|normed; pair:suffix+NAME and "
+                  "layers=1/12/21 (that the features enter), recycle=raw|normed, head=own|target, "
+                  "d2t=offsets|tokens; pair:suffix+NAME and "
                   "pair:ngram+NAME draft each round with the better of two");
     command.add_option("--head-weights,--artefact", config.artefacts,
                        "HEAD=PATH, weights file of a head (repeatable, one per head)");

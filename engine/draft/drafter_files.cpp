@@ -26,7 +26,8 @@ std::optional<std::size_t> last_option(std::string_view text, std::size_t end) {
     const std::string_view piece = text.substr(comma + 1, end - comma - 1);
     const std::string_view key = piece.substr(0, piece.find('='));
     const bool named = key.size() < piece.size() && !key.empty() &&
-                       std::all_of(key.begin(), key.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+                       std::all_of(key.begin(), key.end(),
+                                   [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
     return named ? std::optional(comma) : std::nullopt;
 }
 

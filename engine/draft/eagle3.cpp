@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
 #include "base/numel.h"
+#include "engine/draft/drafter_files.h"
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/head_rows.h"
 #include "engine/draft/registry.h"
@@ -19,7 +21,7 @@ class Eagle3Model final : public EagleModel {
     Eagle3Model(EagleCheckpoint checkpoint, const Target& target)
         : EagleModel(std::move(checkpoint), target) {}
 
-    Status load(kernels::Backend& backend, kernels::Precision precision) {
+    Status load(kernels::Backend& backend, kernels::Precision precision, const DrafterSource& options) {
         const int d = checkpoint_.shape.hidden;
         const WeightSource& source = *checkpoint_.weights;
         const StackedTensor fc{checkpoint_.name("fc.weight"), d};
@@ -33,7 +35,7 @@ class Eagle3Model final : public EagleModel {
         DS_ASSIGN(const auto input_norm, norm("layers.0.input_layernorm.weight", d));
         DS_ASSIGN(const auto final_norm, norm("norm.weight", d));
         DS_TRY(load_feature_norms());
-        DS_TRY(load_head(backend, precision));
+        DS_TRY(load_head(backend, precision, options));
         DS_TRY(pass_.prepare(backend, checkpoint_.shape, checkpoint_.rope, {&layer_, 1}, 2 * d));
         const float* last = pass_.keep(final_norm);
         const bool given_out = checkpoint_.norms.output;
@@ -143,19 +145,32 @@ class Eagle3Model final : public EagleModel {
     }
 
     /// Loads lm_head.weight: absent (the target's is used), full, or trimmed with d2t. Without one, d2t
-    /// selects rows of the target's.
-    Status load_head(kernels::Backend& backend, kernels::Precision precision) {
+    /// selects rows of the target's, as it does with head=target.
+    Status load_head(kernels::Backend& backend, kernels::Precision precision, const DrafterSource& options) {
         const WeightSource& source = *checkpoint_.weights;
-        const HeadRowMaps maps = {checkpoint_.name("d2t"), checkpoint_.name("t2d"),
-                                  checkpoint_.layout != EagleLayout::gguf, checkpoint_.own_vocab,
-                                  checkpoint_.name("lm_head.weight")};
+        constexpr std::array<std::string_view, 2> heads = {"own", "target"}, readings = {"offsets", "tokens"};
+        DS_ASSIGN(const std::string wanted, options.choice("head", heads));
+        DS_ASSIGN(const std::string reading, options.choice("d2t", readings));
+        HeadRowMaps maps = {checkpoint_.name("d2t"), checkpoint_.name("t2d"),
+                            checkpoint_.layout != EagleLayout::gguf, checkpoint_.own_vocab,
+                            checkpoint_.name("lm_head.weight")};
         const TensorInfo* head = source.find(maps.head);
+        if (options.options.contains("d2t")) {
+            maps.read_offsets = reading == "offsets";
+            if (source.find(maps.to_target) == nullptr)
+                return bad_input("{}: d2t={}: tensor '{}' is missing", source.path(), reading,
+                                 maps.to_target);
+        }
+        if (options.options.contains("head") && wanted == "own" && head == nullptr)
+            return bad_input("{}: head=own: tensor '{}' is missing", source.path(), maps.head);
+        if (wanted == "target") head = nullptr;
         const int d = checkpoint_.shape.hidden, vocab = target_.config().vocab;
         if (head == nullptr && d != target_.config().hidden) {
             return bad_input(
                 "{}: the hidden size {} differs from the target's {}, which "
-                "requires an LM head in the checkpoint, but tensor '{}' is missing",
-                source.path(), d, target_.config().hidden, maps.head);
+                "requires an LM head in the checkpoint, but tensor '{}' is {}",
+                source.path(), d, target_.config().hidden, maps.head,
+                wanted == "target" ? "not used" : "missing");
         }
         if (head == nullptr) return select_target_rows(backend, maps);
         const int max_rows = std::max(vocab, checkpoint_.own_vocab);
@@ -193,9 +208,9 @@ class Eagle3Model final : public EagleModel {
         }
         DS_ASSIGN(vocab_, read_head_rows(source, maps, std::nullopt, vocab, checkpoint_.notes));
         if (vocab_.ids.empty()) return {};
-        add_note(checkpoint_.notes, "{}: {} is missing; the target's rows of the {} tokens of {} draft",
-                 source.path(), maps.head, vocab_.ids.size(),
-                 source.find(maps.to_target) != nullptr ? maps.to_target : maps.marks);
+        add_note(checkpoint_.notes, "{}: {} is {}; the target's rows of the {} tokens of {} draft",
+                 source.path(), maps.head, source.find(maps.head) != nullptr ? "not used" : "missing",
+                 vocab_.ids.size(), source.find(maps.to_target) != nullptr ? maps.to_target : maps.marks);
         own_lm_head_ = target_.lm_head().gather_rows(backend.pool(), vocab_.ids);
         return {};
     }
@@ -212,9 +227,10 @@ class Eagle3Model final : public EagleModel {
 /// target. eagle_options() may follow.
 Result<std::unique_ptr<Drafter>> make_eagle3(const std::string& path, const Target& target,
                                              kernels::Backend& backend) {
+    DS_ASSIGN(const DrafterSource source, parse_drafter_source(path, eagle_options(EagleGeneration::eagle3)));
     DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle3, path, target));
     auto model = std::make_unique<Eagle3Model>(std::move(checkpoint), target);
-    DS_TRY(model->load(backend, target.lm_head().precision()));
+    DS_TRY(model->load(backend, target.lm_head().precision(), source));
     return make_eagle_drafter(std::move(model), "eagle3");
 }
 

@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::string_view layer_tensors = "layers.0.";
 constexpr std::array<std::string_view, 2> weight_files = {"model.safetensors", "pytorch_model.bin"};
-constexpr std::array<std::string_view, 4> known_options = {"rope", "embeddings", "layers", "recycle"};
+constexpr std::array<std::string_view, 6> known_options = {"rope",    "embeddings", "layers",
+                                                           "recycle", "head",       "d2t"};
 /// A tensor of every layer.
 constexpr std::string_view query = "self_attn.q_proj.weight";
 
@@ -229,7 +230,7 @@ Status check_eagle2(const EagleCheckpoint& checkpoint, const ModelConfig& target
 }  // namespace
 
 std::span<const std::string_view> eagle_options(EagleGeneration generation) {
-    return std::span(known_options).first(generation == EagleGeneration::eagle2 ? 2 : 4);
+    return std::span(known_options).first(generation == EagleGeneration::eagle2 ? 2 : known_options.size());
 }
 
 std::string EagleCheckpoint::name(std::string_view official) {

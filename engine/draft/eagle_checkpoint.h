@@ -76,7 +76,8 @@ struct EagleCheckpoint {
 };
 
 /// Returns the keys that may follow a path. rope and embeddings are the checkpoint's (own) or the target's.
-/// EAGLE-3 also has layers=1/12/21, and recycle=raw|normed, the state that the next level gets.
+/// EAGLE-3 also has layers=1/12/21, recycle=raw|normed (the state that the next level gets), head=own|target
+/// and d2t=offsets|tokens.
 std::span<const std::string_view> eagle_options(EagleGeneration generation);
 /// Opens a checkpoint given as "PATH" with options, and checks it against a target's config, except for the
 /// rotation. Feature layers are not checked if `target.layers` is 0, which means not known.

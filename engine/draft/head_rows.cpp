@@ -54,6 +54,14 @@ struct Readings {
 };
 
 Result<Integers> Readings::choose(Notes& notes) const {
+    if (maps.read_offsets) {
+        Integers tokens = tokens_of(map, *maps.read_offsets);
+        const auto row = first_bad_row(tokens, limit);
+        if (!row) return tokens;
+        return bad_input("{}: {} read as {}: {}[{}] = {} gives token {}; expected distinct ids below {}",
+                         source.path(), maps.to_target, *maps.read_offsets ? "offsets" : "tokens",
+                         maps.to_target, *row, map[*row], tokens[*row], limit);
+    }
     Integers usual = tokens_of(map, maps.offsets), other = tokens_of(map, !maps.offsets);
     const auto bad = first_bad_row(usual, limit);
     const bool usual_fits = !bad, other_fits = !first_bad_row(other, limit);

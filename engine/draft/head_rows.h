@@ -28,6 +28,8 @@ struct HeadRowMaps {
     bool offsets = true;    ///< to_target usually holds token - row, and else the token
     int own_vocab = 0;      ///< tokens that the drafter knows; 0 = as many as the target
     std::string head = "lm_head.weight";
+    /// How to_target is read, whatever it seems to hold; absent = by what it holds.
+    std::optional<bool> read_offsets = {};
 };
 
 /// Reads the maps of a head of `rows` rows (nullopt: as many as the map has). What is guessed becomes a note.

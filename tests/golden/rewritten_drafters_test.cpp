@@ -146,6 +146,25 @@ TEST_F(Rewritten, DraftTokensInAnyOrder) {
     EXPECT_THAT(notes_of("eagle3:" + write()), Contains(HasSubstr("d2t is missing")));
 }
 
+TEST_F(Rewritten, OptionsReadTheHeadInAnotherWay) {
+    load("eagle3_safetensors");
+    const auto plain = drafts("eagle3:" + write());
+    tensors_.erase("lm_head.weight");
+    const auto target_rows = drafts("eagle3:" + write());
+    load("eagle3_safetensors");
+    expect_same(drafts("eagle3:" + write() + ",head=own,d2t=offsets"), plain);
+    expect_same(drafts("eagle3:" + write() + ",head=target"), target_rows);
+    EXPECT_NE(target_rows[0].tree.logprobs, plain[0].tree.logprobs);
+    tensors_.erase("t2d");
+    EXPECT_NE(drafts("eagle3:" + write() + ",d2t=tokens")[0].tree.tokens, plain[0].tree.tokens);
+    make_absolute();
+    expect_same(drafts("eagle3:" + write() + ",d2t=tokens"), plain);
+    EXPECT_THAT(open_error("eagle3:" + write() + ",d2t=offsets"), HasSubstr("d2t read as offsets: d2t["));
+    EXPECT_THAT(open_error("eagle3:" + write() + ",d2t=both"), HasSubstr("use d2t=offsets or d2t=tokens"));
+    tensors_.erase("d2t");
+    EXPECT_THAT(open_error("eagle3:" + write() + ",d2t=offsets"), HasSubstr("tensor 'd2t' is missing"));
+}
+
 TEST_F(Rewritten, MapsThatContradictAreRefused) {
     load("eagle3_safetensors");
     tensors_["d2t"].integers[1] = tensors_["d2t"].integers[0] - 1;
@@ -182,6 +201,7 @@ TEST_F(Rewritten, MapsWithoutAHeadSelectTheTargetsRows) {
     tensors_.erase("lm_head.weight");
     const std::string spec = "eagle3:" + write();
     expect_same(drafts(spec), wanted);
+    EXPECT_THAT(open_error(spec + ",head=own"), HasSubstr("head=own: tensor 'lm_head.weight' is missing"));
     EXPECT_THAT(notes_of(spec),
                 Contains(HasSubstr("lm_head.weight is missing; the target's rows of the 64 tokens")));
     tensors_.erase("d2t");
