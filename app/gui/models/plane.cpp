@@ -317,7 +317,9 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
             if (point.mode == HeadMode::drive)
                 point.alpha_text = alpha_text(*alpha, live->stats.tau, speedup ? speedup->ratio.value : 0);
     }
-    if (run->head.empty())
+    if (run->acceptance == imported_acceptance)
+        model.missing_text = "Other engines tell no costs of LM heads, so an import has no point of its own.";
+    else if (run->head.empty())
         model.missing_text = "This run has no LM head for drafts, so no point of its own.";
     else if (live == nullptr || !live->cost.nu || !live->cost.rho_tau)
         model.missing_text = missing(live);
