@@ -6,13 +6,12 @@
 #include <memory>
 
 #include "app/cli/cli.h"
+#include "app/cli/imported_tables.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
 #include "app/cli/tables.h"
-#include "app/jobs/resolve/vocabulary.h"
 #include "base/fields.h"
 #include "base/format_count.h"
-#include "engine/formats/model_file.h"
 #include "storage/capture_file.h"
 #include "storage/import/import_rounds.h"
 
@@ -42,18 +41,6 @@ Status read_stdin(RoundsImport& import) {
     return import.end();
 }
 
-Status load_vocabulary(ImportArguments& arguments) {
-    if (arguments.model.empty())
-        return arguments.ranking.empty()
-                   ? Status()
-                   : bad_input("--ranking {}: needs --model, whose tokens it ranks", arguments.ranking);
-    DS_ASSIGN(const ModelFile file, open_model_file(arguments.model));
-    DS_ASSIGN(const Vocabulary made, make_vocabulary(*file.tokenizer, arguments.ranking, 1));
-    arguments.options.vocab = made.vocab;
-    arguments.options.ranking = made.ranking;
-    return {};
-}
-
 Status parse_header(ImportArguments& arguments) {
     for (const std::string& one : arguments.header) {
         const std::size_t equals = one.find('=');
@@ -74,7 +61,7 @@ Result<RoundsReport> import_files(const ImportArguments& arguments, CaptureWrite
 Result<int> do_import(ImportArguments& arguments) {
     DS_TRY(check_rounds_format(arguments.options.format));
     DS_TRY(parse_header(arguments));
-    DS_TRY(load_vocabulary(arguments));
+    DS_TRY(load_vocabulary(arguments.model, arguments.ranking, arguments.options));
     DS_ASSIGN(const auto writer, CaptureWriter::create(arguments.out, arguments.overwrite));
     const Result<RoundsReport> report = import_files(arguments, *writer);
     const Status closed = writer->close();

@@ -3,7 +3,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "base/result.h"
 #include "capture/capture.h"
+#include "storage/import/import_rounds.h"
 
 /// What is known of a run that another engine decoded. What its file does not say is left out, and named.
 namespace draftscope::cli {
@@ -14,5 +16,8 @@ std::string imported_text(const Snapshot& snapshot, const RunRow& run);
 /// Header of the file, acceptance in at least each number of tokens, sums, categories, coverage, and
 /// `missing`.
 nlohmann::json imported_json(const Snapshot& snapshot, const RunRow& run);
+
+/// Takes the tokens of a target, a GGUF file or folder, and the ranking's order of them, "" = none.
+Status load_vocabulary(const std::string& model, const std::string& ranking, RoundsOptions& options);
 
 }  // namespace draftscope::cli

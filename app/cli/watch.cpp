@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "app/cli/cli.h"
+#include "app/cli/imported_tables.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
 #include "app/jobs/watch/watch_job.h"
@@ -16,7 +17,7 @@ namespace {
 struct WatchArguments {
     WatchConfig config;
     RunConfig prompts;
-    std::string out, header_file;
+    std::string out, header_file, model, ranking;
     bool overwrite = false;
     JobOutput output;
 };
@@ -62,6 +63,7 @@ Result<int> do_watch(WatchArguments& arguments) {
     if (!(config.temperature >= 0))
         return bad_input("--temperature {}: must be 0 or more", config.temperature);
     DS_TRY(read_headers(arguments));
+    DS_TRY(load_vocabulary(arguments.model, arguments.ranking, config.rounds));
     DS_ASSIGN(PromptSet prompts, read_prompts(arguments.prompts));
     config.conversations = std::move(prompts.conversations);
     config.rounds.header.emplace("temperature", fmt::format("{:g}", config.temperature));
@@ -100,6 +102,10 @@ void add_watch(CLI::App& program, Action& action) {
     command->add_flag("--overwrite", options->overwrite, "replace an existing file");
     command->add_option("--engine", config.engine, "asked of the server unless given: " + known_servers());
     command->add_option("--served-model", config.model, "name that the server knows (default: its first)");
+    command->add_option("--model", options->model,
+                        "target: a GGUF file or model folder, for the texts of tokens");
+    command->add_option("--ranking", options->ranking,
+                        "token ranking: the Coverage panel and stats say what it covers of the text");
     add_shown(*command, "--max-new", config.max_new, "tokens to generate per prompt");
     add_shown(*command, "--temperature", config.temperature, "0 = greedy");
     add_shown(*command, "--seed", config.seed, "seed of the server's sampling");

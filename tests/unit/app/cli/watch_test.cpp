@@ -97,6 +97,14 @@ TEST_F(WatchServer, CapturesTheRoundsOfAServer) {
     EXPECT_EQ(body["return_tokens"], true);
 }
 
+TEST_F(WatchServer, KnowsTheTextsOfTokens) {
+    StandInServer server([](const auto& request) { return play(request, {200, stream()}); });
+    const ProcessResult done = run(scratch_, {"watch", server.url(), "--prompt", "Say it", "--model",
+                                              tiny_model(scratch_), "--out", out()});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_EQ(Sql(out()).text("SELECT count(*) > 7 FROM vocab"), "1");
+}
+
 TEST_F(WatchServer, SendsHeadersAndKeepsNone) {
     StandInServer server([](const auto& request) { return play(request, {200, stream()}); });
     const std::string headers = scratch_.file("headers");
