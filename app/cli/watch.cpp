@@ -93,11 +93,7 @@ void add_watch(CLI::App& program, Action& action) {
         "Example: draftscope watch http://127.0.0.1:8080 --prompts assets/prompts/spec_bench_half.jsonl "
         "--limit 4 --out server.dscope");
     command->add_option("url", config.url, "address of the server, and of nothing else")->required();
-    command->add_option("--prompts", options->prompts.prompts_file,
-                        "prompts, chat messages or turns, as for run; first turns are sent");
-    command->add_option("--prompt", options->prompts.prompt, "one prompt");
-    command->add_option("--limit", options->prompts.limit, "conversations taken from the file (0 = all)");
-    command->add_flag("--balanced", options->prompts.balanced, "take them evenly from the tasks");
+    add_prompt_options(*command, options->prompts);
     command->add_option("--out,--save", options->out, "new capture file")->required();
     command->add_flag("--overwrite", options->overwrite, "replace an existing file");
     command->add_option("--engine", config.engine, "asked of the server unless given: " + known_servers());

@@ -48,9 +48,8 @@ class LlamaStream : public StreamReader {
         if (tokens == tokens_ || tokens == 0) return;
         const auto ids = fields.integers("tokens");
         const Json* text = fields.find("content");
-        if (const Json* choices = fields.find("choices");
-            choices != nullptr && choices->is_array() && !choices->empty())
-            text = RoundFields((*choices)[0]).find("delta.content");
+        if (const Json* choice = fields.first_choice(); choice != nullptr)
+            text = RoundFields(*choice).find("delta.content");
         if (tokens_ == 0) {
             request_["prompt_tokens"] = fields.integer("timings.prompt_n").value_or(0) +
                                         fields.integer("timings.cache_n").value_or(0);

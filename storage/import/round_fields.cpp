@@ -41,6 +41,18 @@ const Json* RoundFields::find(std::string_view path) const {
     return at;
 }
 
+const Json* RoundFields::find_list(std::string_view path) {
+    const Json* value = find(path);
+    if (value == nullptr || value->is_array()) return value;
+    refuse_value(path, *value, "a list");
+    return nullptr;
+}
+
+const Json* RoundFields::first_choice() const {
+    const Json* choices = find("choices");
+    return choices != nullptr && choices->is_array() && !choices->empty() ? &(*choices)[0] : nullptr;
+}
+
 std::optional<std::int64_t> RoundFields::integer(std::string_view path, std::int64_t low, std::int64_t high) {
     const Json* value = find(path);
     if (value == nullptr) return std::nullopt;
@@ -73,14 +85,10 @@ bool RoundFields::flag(std::string_view path) {
 
 std::optional<std::vector<int>> RoundFields::integers(std::string_view path, std::int64_t low,
                                                       std::int64_t high) {
-    const Json* value = find(path);
-    if (value == nullptr) return std::nullopt;
+    const Json* list = find_list(path);
+    if (list == nullptr) return std::nullopt;
     std::vector<int> out;
-    if (!value->is_array()) {
-        refuse_value(path, *value, "a list");
-        return std::nullopt;
-    }
-    for (const Json& one : *value) {
+    for (const Json& one : *list) {
         const bool unknown = one.is_null() && low < 0;
         if (!unknown && !is_integer_in(one, low, high)) {
             refuse_value(fmt::format("{}[{}]", path, out.size()), one, range_text(low, high));
@@ -92,14 +100,10 @@ std::optional<std::vector<int>> RoundFields::integers(std::string_view path, std
 }
 
 std::optional<std::vector<float>> RoundFields::logprobs(std::string_view path) {
-    const Json* value = find(path);
-    if (value == nullptr) return std::nullopt;
+    const Json* list = find_list(path);
+    if (list == nullptr) return std::nullopt;
     std::vector<float> out;
-    if (!value->is_array()) {
-        refuse_value(path, *value, "a list");
-        return std::nullopt;
-    }
-    for (const Json& one : *value) {
+    for (const Json& one : *list) {
         const double number = one.is_number() ? one.get<double>() : 0;
         if ((!one.is_number() && !one.is_null()) || !(number <= rounding)) {
             refuse_value(fmt::format("{}[{}]", path, out.size()), one, "a log-probability, at most 0");

@@ -20,6 +20,8 @@ class RoundFields {
 
     /// Returns the value of a key, or of a path such as "timings.draft_n"; null if it is absent.
     const Json* find(std::string_view path) const;
+    /// Returns the first of an answer's `choices`; null if it has none.
+    const Json* first_choice() const;
     std::optional<std::int64_t> integer(std::string_view path, std::int64_t low = 0,
                                         std::int64_t high = max_count);
     std::optional<double> real(std::string_view path);
@@ -34,6 +36,8 @@ class RoundFields {
     const std::string& problem() const { return problem_; }
 
   private:
+    /// Returns the list at a path; null if it is absent, or no list and thus refused.
+    const Json* find_list(std::string_view path);
     void refuse_value(std::string_view path, const Json& value, const std::string& expected);
 
     const Json& object_;

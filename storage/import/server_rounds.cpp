@@ -61,13 +61,11 @@ void convert_sglang(const Json& answer, RoundsSink& out) {
 }
 
 void convert_trtllm(const Json& answer, RoundsSink& out) {
-    const RoundFields whole(answer);
-    const Json* choices = whole.find("choices");
-    const Json* found = nullptr;
-    if (choices != nullptr && choices->is_array() && !choices->empty() && (*choices)[0].is_object())
-        found = RoundFields((*choices)[0]).find("speculative_decoding");
+    RoundFields complete(answer);
+    const Json* choice = complete.first_choice();
+    const Json* found = choice != nullptr ? RoundFields(*choice).find("speculative_decoding") : nullptr;
     RoundFields fields(found != nullptr ? *found : answer);
-    Json header = make_header("tensorrt-llm", "response", RoundFields(answer).text("model"));
+    Json header = make_header("tensorrt-llm", "response", complete.text("model"));
     if (const auto length = fields.integer("num_spec_tokens")) header["k"] = *length;
     add_sums(fields, header, fields.integers("acceptance_histogram"), fields.integer("num_spec_steps"),
              fields.integer("total_accepted_draft_tokens"), fields.integer("total_draft_tokens"), out);

@@ -112,9 +112,8 @@ void describe(const Json& from, Answer& answer, RoundsSink& out) {
     if (const auto count = fields.integer("usage.completion_tokens", 1)) answer.completion_tokens = count;
     if (const auto ids = fields.integers("prompt_token_ids")) answer.prompt = *ids;
     if (const Json* metrics = fields.find("metrics.speculative_decoding")) answer.metrics = *metrics;
-    if (const Json* choices = fields.find("choices");
-        choices != nullptr && choices->is_array() && !choices->empty()) {
-        RoundFields choice((*choices)[0]);
+    if (const Json* first = fields.first_choice(); first != nullptr) {
+        RoundFields choice(*first);
         if (const auto ids = choice.integers("prompt_token_ids")) answer.prompt = *ids;
         if (const auto ids = choice.integers("token_ids"); ids && !ids->empty()) {
             answer.ids.insert(answer.ids.end(), ids->begin(), ids->end());

@@ -40,7 +40,14 @@ class CurlClient final : public HttpClient {
         return send(path, body, receive);
     }
 
+    bool was_refused() const override { return status() >= 300; }
+
   private:
+    long status() const {
+        long status = 0;
+        curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &status);
+        return status;
+    }
     /// An answer that is being received.
     struct Answer {
         CurlClient& client;
@@ -96,18 +103,14 @@ class CurlClient final : public HttpClient {
                 "{}: no answer for {:g} s; give a longer --timeout, or look whether the server hangs", url,
                 options_.timeout_s);
         if (code != CURLE_OK) return bad_input("{}: {}", url, curl_easy_strerror(code));
-        long status = 0;
-        curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &status);
-        if (status < 300) return {};
-        return bad_input("{}: the server answers {}{}{}", url, status, answer.refused.empty() ? "" : ": ",
+        if (!was_refused()) return {};
+        return bad_input("{}: the server answers {}{}{}", url, status(), answer.refused.empty() ? "" : ": ",
                          answer.refused.substr(0, max_words));
     }
 
     static std::size_t take(char* bytes, std::size_t /*one*/, std::size_t count, void* data) {
         auto& answer = *static_cast<Answer*>(data);
-        long status = 0;
-        curl_easy_getinfo(answer.client.curl_, CURLINFO_RESPONSE_CODE, &status);
-        if (status >= 300) {
+        if (answer.client.was_refused()) {
             if (answer.refused.size() < max_words) answer.refused.append(bytes, count);
             return count;
         }

@@ -31,6 +31,8 @@ class HttpClient {
     /// on.
     virtual Status post(const std::string& path, const std::string& body,
                         const std::function<Status(std::string_view bytes)>& receive) = 0;
+    /// Returns whether the last request was answered with a status of 300 and more.
+    virtual bool was_refused() const = 0;
 };
 
 }  // namespace draftscope

@@ -32,19 +32,19 @@ struct Server {
     json (*first_event)(HttpClient& client, const WatchConfig& config) = nullptr;
 };
 
-Result<json> parse_answer(const std::string& text, std::string_view what) {
-    json answer = json::parse(text, nullptr, false);
-    if (!answer.is_object())
-        return bad_input("{}: the server's answer is no JSON object: {}", what, text.substr(0, 80));
-    return answer;
+/// Returns the object that a server answered; null if it answered none.
+json to_object(const Result<std::string>& answer) {
+    json object = answer.ok() ? json::parse(*answer, nullptr, false) : json();
+    return object.is_object() ? object : json();
 }
 
 /// llama.cpp applies its chat template apart, because only /completion returns token ids.
 Result<json> llama_body(HttpClient& client, const ServerPrompt& prompt) {
     DS_ASSIGN(const std::string text,
               client.post("/apply-template", json{{"messages", prompt.messages}}.dump()));
-    DS_ASSIGN(const json answer, parse_answer(text, "/apply-template"));
-    if (!answer.contains("prompt")) return bad_input("/apply-template: the server's answer has no prompt");
+    const json answer = to_object(text);
+    if (!answer.contains("prompt"))
+        return bad_input("/apply-template: the server's answer has no prompt: {}", text.substr(0, 80));
     return json{{"prompt", answer["prompt"]},
                 {"n_predict", prompt.config.max_new},
                 {"temperature", prompt.config.temperature},
@@ -58,9 +58,8 @@ Result<json> llama_body(HttpClient& client, const ServerPrompt& prompt) {
 /// Only answers name the drafter, so one of a single token is asked for.
 json llama_first_event(HttpClient& client, const WatchConfig& config) {
     const json body = {{"prompt", "Hi"}, {"n_predict", 1}, {"cache_prompt", false}};
-    const auto text = client.post("/completion", body.dump());
-    json answer = json::parse(text.ok() ? *text : std::string(), nullptr, false);
-    if (!answer.is_object()) return {};
+    const json answer = to_object(client.post("/completion", body.dump()));
+    if (answer.is_null()) return {};
     json settings = {{"temperature", config.temperature}};
     const json::json_pointer types("/generation_settings/speculative.types");
     if (answer.contains(types)) settings["speculative.types"] = answer[types];
@@ -105,13 +104,9 @@ Result<const Server*> find_server(HttpClient& client, const WatchConfig& config)
             continue;
         }
         const auto text = client.get(std::string(one.probe));
-        if (!text.ok()) {
-            // A server that does not know the path answers at least.
-            if (text.error().message.find("the server answers") == std::string::npos) return text.error();
-            continue;
-        }
-        const json answer = json::parse(*text, nullptr, false);
-        if (answer.is_object() && answer.contains(one.key)) return &one;
+        // A server that does not know the path answers at least.
+        if (!text.ok() && !client.was_refused()) return text.error();
+        if (to_object(text).contains(one.key)) return &one;
     }
     if (!config.engine.empty())
         return bad_input("--engine {}: unknown; known are {}", config.engine, known_servers());
@@ -121,11 +116,8 @@ Result<const Server*> find_server(HttpClient& client, const WatchConfig& config)
 
 /// Returns the name of the first model that the server serves; "" = it does not say.
 std::string served_model(HttpClient& client) {
-    const auto text = client.get("/v1/models");
-    const json answer = json::parse(text.ok() ? *text : std::string(), nullptr, false);
-    if (!answer.is_object() || !answer.contains("data") || !answer["data"].is_array() ||
-        answer["data"].empty())
-        return {};
+    const json answer = to_object(client.get("/v1/models"));
+    if (!answer.contains("data") || !answer["data"].is_array() || answer["data"].empty()) return {};
     return answer["data"][0].value("id", std::string());
 }
 
@@ -142,13 +134,12 @@ json to_messages(const Conversation& conversation) {
 class Watch {
   public:
     Watch(const WatchConfig& config, const Server& server, HttpClient& client, RoundsImport& import)
-        : config_(config), server_(server), client_(client), import_(import) {
-        if (server.first_event != nullptr) first_event_ = server.first_event(client, config);
-        if (!config.words.empty()) words_.open(config.words, std::ios::binary);
-    }
+        : config_(config), server_(server), client_(client), import_(import) {}
 
-    Status check() const {
+    Status begin() {
+        if (!config_.words.empty()) words_.open(config_.words, std::ios::binary);
         if (!config_.words.empty() && !words_) return bad_input("{}: cannot be written", config_.words);
+        if (server_.first_event != nullptr) first_event_ = server_.first_event(client_, config_);
         return {};
     }
 
@@ -212,7 +203,7 @@ Result<WatchReport> watch(const WatchConfig& config, RecordSink& sink, const Job
     if (!model.empty()) options.header.emplace("target", model);
     const auto import = RoundsImport::create(options, sink);
     Watch watch(config, *server, *client, *import);
-    DS_TRY(watch.check());
+    DS_TRY(watch.begin());
     WatchReport report;
     report.engine = server->name;
     Status last;
