@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import stand_in_server
+
 SOURCE = Path(__file__).resolve().parents[2]
 SKIPPED = 77
 
@@ -34,6 +36,7 @@ SMALLER = [
     ("README.md", "--out decoded.recording", "--max-new 16 --out decoded.recording"),
     ("README.md", "advise --recording decoded.recording", "advise --recording decoded.recording --heads full --max-new 8"),
     ("README.md", "--out this-machine.json", "--out this-machine.json --heads full --contexts 64 --batches 1 --rounds 2"),
+    ("USER_GUIDE.md", "gui server.dscope", "gui server.dscope --screenshot server.png --frames 2"),
     ("USER_GUIDE.md", "--save run.dscope", "--max-new 16 --save run.dscope"),
     ("USER_GUIDE.md", "--out my.recording", "--max-new 16 --out my.recording"),
     ("USER_GUIDE.md", "--csv sweep.csv", "--max-new 8 --csv sweep.csv"),
@@ -45,8 +48,9 @@ SMALLER = [
     ("help", "slimspec.dscope --layout compare", "slimspec.dscope --layout compare --screenshot compare.png --frames 2"),
     ("help", "--vocab 128256 --hidden 4096", "--vocab 4096 --hidden 256 --seconds 0.01"),
 ]
-# Lines that are the set-up itself: .ci/run has run them before this test.
-SET_UP = re.compile(r"^(\./run\b|python3 -m venv\b|export PATH=)")
+# Lines that are the set-up itself: .ci/run has run them before this test. llama-server is another project's program.
+SET_UP = re.compile(r"^(\./run\b|python3 -m venv\b|export PATH=|llama-server\b)")
+SERVER = "http://127.0.0.1:8080"
 NEEDS_TORCH = re.compile(r"train_drafter\.py|record_decode\.py")
 
 
@@ -119,7 +123,7 @@ def smaller(name, command):
     for document, written, run in SMALLER:
         if document == name:
             command = command.replace(written, run)
-    return command
+    return command.replace(SERVER, stand_in_server.start()) if SERVER in command else command
 
 
 class Session:
