@@ -34,6 +34,7 @@ namespace draftscope::cli {
     COMMAND(import)          \
     COMMAND(watch)           \
     COMMAND(inspect)         \
+    COMMAND(diagnose)        \
     COMMAND(stats)           \
     COMMAND(compare)         \
     COMMAND(merge)           \

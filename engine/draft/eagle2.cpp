@@ -1,3 +1,4 @@
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,7 @@ class Eagle2Model final : public EagleModel {
         return checkpoint_.check_used();
     }
 
+    std::span<const int> aux_layers() const override { return checkpoint_.aux_layers; }
     int feature_width() const override { return checkpoint_.shape.hidden; }
     std::size_t weight_bytes() const override {
         return fc_.bytes() + fc_bias_.size() * sizeof(float) + layer_.bytes();

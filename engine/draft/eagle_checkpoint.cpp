@@ -19,8 +19,9 @@ namespace {
 
 constexpr std::string_view layer_tensors = "layers.0.";
 constexpr std::array<std::string_view, 2> weight_files = {"model.safetensors", "pytorch_model.bin"};
-constexpr std::array<std::string_view, 6> known_options = {"rope",    "embeddings", "layers",
-                                                           "recycle", "head",       "d2t"};
+constexpr std::array<std::string_view, 3> eagle2_options = {"rope", "embeddings", "features"};
+constexpr std::array<std::string_view, 7> eagle3_options = {"rope",     "embeddings", "layers", "recycle",
+                                                            "residual", "head",       "d2t"};
 /// A tensor of every layer.
 constexpr std::string_view query = "self_attn.q_proj.weight";
 
@@ -121,6 +122,10 @@ Status make_rope(const DrafterSource& drafter_source, const Target& target, Eagl
                                             out.rotation.divisors, out.rotation.scale);
         return {};
     }
+    if (target.config().head_dim == 0)
+        return bad_input(
+            "drafter option rope=target: the recording does not have the target's rotation; name the "
+            "target's files with --model");
     if (target.config().head_dim != out.shape.head_dim) {
         return bad_input(
             "drafter option rope=target: the target's "
@@ -211,26 +216,31 @@ Status apply_options(const DrafterSource& drafter_source, EagleCheckpoint& out) 
     const auto& options = drafter_source.options;
     if (const auto layers = options.find("layers"); layers != options.end())
         DS_TRY(read_layers(layers->second, out));
-    if (!options.contains("recycle")) {
-        if (!out.norms.note.empty()) out.notes.push_back(out.norms.note);
-        return {};
-    }
+    if (!options.contains("recycle") && !out.norms.note.empty()) out.notes.push_back(out.norms.note);
     constexpr std::array<std::string_view, 2> kinds = {"raw", "normed"};
-    DS_ASSIGN(const std::string kind, drafter_source.choice("recycle", kinds));
-    out.norms.output = kind == "normed";
+    for (const auto& [option, flag] :
+         {std::pair("recycle", &out.norms.output), {"residual", &out.norms.before_residual}}) {
+        DS_ASSIGN(const std::string kind, drafter_source.choice(option, kinds));
+        if (options.contains(option)) *flag = kind == "normed";
+    }
     return {};
 }
 
-Status check_eagle2(const EagleCheckpoint& checkpoint, const ModelConfig& target) {
-    if (checkpoint.shape.hidden == target.hidden) return {};
-    return bad_input("{}: EAGLE-2 needs the target's hidden size {}, found {}", checkpoint.weights->path(),
-                     target.hidden, checkpoint.shape.hidden);
+Status check_eagle2(const DrafterSource& drafter_source, const ModelConfig& target, EagleCheckpoint& out) {
+    constexpr std::array<std::string_view, 2> kinds = {"normed", "raw"};
+    DS_ASSIGN(const std::string kind, drafter_source.choice("features", kinds));
+    out.aux_layers.clear();
+    if (kind == "raw") out.aux_layers = {target.layers};
+    if (out.shape.hidden == target.hidden) return {};
+    return bad_input("{}: EAGLE-2 needs the target's hidden size {}, found {}", out.weights->path(),
+                     target.hidden, out.shape.hidden);
 }
 
 }  // namespace
 
 std::span<const std::string_view> eagle_options(EagleGeneration generation) {
-    return std::span(known_options).first(generation == EagleGeneration::eagle2 ? 2 : known_options.size());
+    return generation == EagleGeneration::eagle2 ? std::span<const std::string_view>(eagle2_options)
+                                                 : std::span<const std::string_view>(eagle3_options);
 }
 
 std::string EagleCheckpoint::name(std::string_view official) {
@@ -280,7 +290,8 @@ namespace {
 Status check_options(const DrafterSource& drafter_source, const ModelConfig& target, EagleCheckpoint& out) {
     DS_TRY(check_generation(out, out.generation));
     DS_TRY(apply_options(drafter_source, out));
-    DS_TRY(out.generation == EagleGeneration::eagle2 ? check_eagle2(out, target) : check_layers(out, target));
+    DS_TRY(out.generation == EagleGeneration::eagle2 ? check_eagle2(drafter_source, target, out)
+                                                     : check_layers(out, target));
     return choose_embeddings(drafter_source, target, out);
 }
 

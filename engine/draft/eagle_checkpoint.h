@@ -48,7 +48,8 @@ struct EagleCheckpoint {
     LayerShape shape;       ///< hidden = the drafter's hidden size d
     int target_hidden = 0;  ///< width of one target feature
     RopeConfig rotation;
-    /// EAGLE-3: layers whose input is captured; the number of layers is the output of the last one.
+    /// Layers whose input is captured; the number of layers is the output of the last one. EAGLE-2: none,
+    /// which is the last hidden state after the final norm.
     std::vector<int> aux_layers;
     std::string aux_field;      ///< "FILE: FIELD" that names them; "" if none does
     int aux_offset = 0;         ///< of the layer less the field's number
@@ -76,8 +77,9 @@ struct EagleCheckpoint {
 };
 
 /// Returns the keys that may follow a path. rope and embeddings are the checkpoint's (own) or the target's.
-/// EAGLE-3 also has layers=1/12/21, recycle=raw|normed (the state that the next level gets), head=own|target
-/// and d2t=offsets|tokens.
+/// EAGLE-2 has features=normed|raw, the last hidden state after or before the final norm. EAGLE-3 has
+/// layers=1/12/21, recycle=raw|normed (the state that the next level gets), residual=raw|normed (where it
+/// starts), head=own|target and d2t=offsets|tokens.
 std::span<const std::string_view> eagle_options(EagleGeneration generation);
 /// Opens a checkpoint given as "PATH" with options, and checks it against a target's config, except for the
 /// rotation. Feature layers are not checked if `target.layers` is 0, which means not known.

@@ -83,7 +83,7 @@ Result<std::set<std::string>> find_weight_files(const std::string& folder) {
     return files;
 }
 
-/// Opens the weights and names their dominant type; the rest stays empty.
+/// Opens the weights and names their dominant type, with the model's config as far as a file tells it.
 Result<ModelFile> open_weights(const DecodeRecording& recording, const std::string& model) {
     ModelFile out;
     std::error_code ignored;
@@ -94,6 +94,7 @@ Result<ModelFile> open_weights(const DecodeRecording& recording, const std::stri
                 "embedding are needed",
                 recording.folder());
         DS_ASSIGN(ModelFile file, open_model_file(model));
+        out.config = std::move(file.config);
         out.weights = std::move(file.weights);
         out.quantisation = file.quantisation;
         return out;
@@ -108,6 +109,8 @@ Result<ModelFile> open_weights(const DecodeRecording& recording, const std::stri
     if (weights->find("token_embd.weight") == nullptr)
         return bad_input("{}: tensor '{}' is missing", weights->path(), embedding_name);
     out.weights = std::move(weights);
+    if (model.empty()) return out;
+    if (auto whole = open_model_file(model); whole.ok()) out.config = std::move(whole->config);
     return out;
 }
 

@@ -123,6 +123,15 @@ double CoveredProbability::overlap(int row, const DraftDistribution& q) const {
     return std::min(sum, 1.0);
 }
 
+/// Returns the place of each of the drafter's layers among the recorded ones. A missing one has their number.
+std::vector<std::size_t> find_layers(const DecodeRecording& recording, const Drafter& drafter) {
+    const std::vector<int>& recorded = recording.info().aux_layers;
+    std::vector<std::size_t> out;
+    for (const int layer : drafter.aux_layers())
+        out.push_back(static_cast<std::size_t>(std::ranges::find(recorded, layer) - recorded.begin()));
+    return out;
+}
+
 /// A prompt of the recording during its replay.
 struct Text {
     const RecordedPrompt* prompt = nullptr;
@@ -152,7 +161,8 @@ class Replayer {
           drafter_(drafter),
           heads_(heads),
           backend_(backend),
-          options_(options) {
+          options_(options),
+          places_(find_layers(recording, drafter)) {
         phases_.set_enabled(false);
     }
 
@@ -368,11 +378,27 @@ class Replayer {
             job.new_hidden = out;
         }
         if (!drafter_.aux_layers().empty()) {
-            const Rows<float> out = space(lane.aux, recording_.info().aux_width());
-            DS_TRY(recording_.aux(lane.text->prompt->first_row + first, out));
+            const Rows<float> out = space(lane.aux, static_cast<int>(places_.size()) * info_width());
+            DS_TRY(read_aux(lane.text->prompt->first_row + first, out));
             job.new_aux = out;
         }
         lane.processed_slots += rows;
+        return {};
+    }
+
+    int info_width() const { return recording_.info().target.hidden; }
+
+    /// Reads the drafter's layers of the recorded ones.
+    Status read_aux(std::int64_t first, Rows<float> out) {
+        const int columns = recording_.info().aux_width(), d = info_width();
+        if (std::ranges::equal(drafter_.aux_layers(), recording_.info().aux_layers))
+            return recording_.aux(first, out);
+        recorded_.resize(numel(out.rows, columns));
+        const Rows<float> all(recorded_.data(), out.rows, columns);
+        DS_TRY(recording_.aux(first, all));
+        for (int r = 0; r < out.rows; ++r)
+            for (std::size_t i = 0; i < places_.size(); ++i)
+                std::copy_n(all.row_data(r) + places_[i] * d, d, out.row_data(r) + i * d);
         return {};
     }
 
@@ -400,6 +426,8 @@ class Replayer {
     PhaseRecorder phases_;
     ReplayResult result_;
     CoveredProbability::Scratch scratch_;
+    std::vector<std::size_t> places_;  ///< of the drafter's layers among the recorded ones
+    std::vector<float> recorded_;      ///< scratch of read_aux()
     double done_ = 0;
     std::int64_t agreed_ = 0, seen_ = 0;
 };
@@ -408,14 +436,13 @@ class Replayer {
 
 Status check_recording_features(const DecodeRecording& recording, const Drafter& drafter,
                                 std::string_view name) {
-    const std::span<const int> drafter_layers = drafter.aux_layers();
-    if (std::ranges::equal(drafter_layers, recording.info().aux_layers) || drafter_layers.empty()) return {};
     const std::vector<int>& recorded = recording.info().aux_layers;
-    const std::string needed = fmt::format("{}", fmt::join(drafter_layers, ", "));
+    const auto has = [&](std::size_t place) { return place < recorded.size(); };
+    if (std::ranges::all_of(find_layers(recording, drafter), has)) return {};
     return bad_input(
         "{}/trace.json: aux_layers is {}, drafter {} reads layers {}; record again with --aux {}",
         recording.folder(), recorded.empty() ? "none" : fmt::format("{}", fmt::join(recorded, ", ")), name,
-        needed, needed);
+        fmt::join(drafter.aux_layers(), ", "), fmt::join(drafter.aux_layers(), ","));
 }
 
 Result<ReplayResult> replay(const DecodeRecording& recording, const Target& target, Drafter& drafter,

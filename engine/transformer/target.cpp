@@ -174,8 +174,6 @@ Status Target::Impl::load_layers(WeightLoader& loader, const ProgressFn& progres
         layers.push_back(std::move(layer));
     }
     DS_ASSIGN(output_norm, read_vector(*file.weights, "output_norm.weight", config.hidden));
-    rope = kernels::make_rope_table(config.head_dim, config.rotation.theta, config.context,
-                                    config.rotation.divisors, config.rotation.scale);
     return {};
 }
 
@@ -187,6 +185,10 @@ Status Target::Impl::load_weights(const ProgressFn& progress, const WeightCacheO
     embeddings = {config.vocab, config.hidden, [&source, embedding](TokenId token, float* out) {
                       source.read_row(*embedding, token, out);
                   }};
+    // A recorded target may know its attention heads, too: drafters can rotate with its angles.
+    if (config.head_dim > 0)
+        rope = kernels::make_rope_table(config.head_dim, config.rotation.theta, config.context,
+                                        config.rotation.divisors, config.rotation.scale);
     WeightLoader loader(*backend, precision, source, make_plan(file, shape, precision), cache);
     if (!is_head_only(config)) DS_TRY(load_layers(loader, progress));
     if (progress)

@@ -38,6 +38,7 @@ SMALLER = [
     ("README.md", "--out this-machine.json", "--out this-machine.json --heads full --contexts 64 --batches 1 --rounds 2"),
     ("USER_GUIDE.md", "gui server.dscope", "gui server.dscope --screenshot server.png --frames 2"),
     ("USER_GUIDE.md", "--save run.dscope", "--max-new 16 --save run.dscope"),
+    ("USER_GUIDE.md", "--out texts.recording", "--max-new 8 --out texts.recording"),
     ("USER_GUIDE.md", "--out my.recording", "--max-new 16 --out my.recording"),
     ("USER_GUIDE.md", "--csv sweep.csv", "--max-new 8 --csv sweep.csv"),
     ("USER_GUIDE.md", "full,fr-spec:v=2048|4096|8192|16384,specvocab:k=256|512|1024|2048,", "full,fr-spec:v=4096|8192,"),
@@ -71,7 +72,7 @@ def make_checkout(folder, program):
     for entry in (SOURCE / "assets").iterdir():
         if entry.name != "prompts":
             (folder / "assets" / entry.name).symlink_to(entry)
-    few = prompts("Name three rivers.", "What is 12 times 12?", "Write a haiku about rain.")
+    few = prompts("Name three rivers.", "What is 12 times 12?", "Write a haiku about rain.", "Count to ten.", "Why is the sky blue?", "Say hello.")
     (folder / "assets/prompts").mkdir()
     for entry in (SOURCE / "assets/prompts").iterdir():
         (folder / "assets/prompts" / entry.name).write_text(few)

@@ -161,6 +161,25 @@ TEST_F(Replay, EveryHeadAndDrafterMatchesTheLiveRun) {
     EXPECT_GT(masses_, 1000);
 }
 
+/// A recording may have more layers than the drafter reads, in any order.
+TEST_F(Replay, LayersAreTakenFromThoseRecorded) {
+    DecodeCase setting{.max_new = 24};
+    setting.drafter = "eagle3";
+    const std::span<const int> layers = fixture_.drafter("eagle3").aux_layers();
+    std::vector<int> recorded = {fixture_.target().config().layers};
+    recorded.insert(recorded.end(), layers.rbegin(), layers.rend());
+    recorded.push_back(0);
+    const auto recording = record(fixture_, setting, prompts(), recorded, scratch_.file("layers"));
+    ASSERT_NE(recording, nullptr);
+    for (const std::string tree : {"chain=3", "depth=2,topk=3,nodes=8"}) {
+        setting.tree = tree;
+        expect_same(setting, *recording, prompts());
+    }
+    const auto fewer = record(fixture_, setting, prompts(), {layers[0]}, scratch_.file("fewer"));
+    ASSERT_NE(fewer, nullptr);
+    EXPECT_FALSE(check_recording_features(*fewer, fixture_.drafter("eagle3"), "eagle3").ok());
+}
+
 /// The policies see the same rounds live and replayed, and rounds without drafts lose no slot.
 TEST_F(Replay, AdaptiveLengthsMatchTheLiveRun) {
     for (const double temperature : {0.0, 1.0}) {
