@@ -78,7 +78,7 @@ void add_record(CLI::App& program, Action& action) {
     command->footer(
         "Example: draftscope record --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --balanced "
         "--out demo.recording\n"
-        "         draftscope record --ids answer.sse --model my-model.gguf --out theirs.recording");
+        "         draftscope record --ids answer.json --model my-model.gguf --out theirs.recording");
     add_prompt_options(*command, run);
     add_shard_option(*command, options->shard, "--out");
     auto* ids = command->add_option(

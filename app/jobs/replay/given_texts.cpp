@@ -177,9 +177,9 @@ class GivenReader {
 }  // namespace
 
 int GivenTexts::longest() const {
-    std::size_t most = 1;
-    for (const auto& [ordinal, text] : texts) most = std::max(most, text.tokens.size());
-    return static_cast<int>(most);
+    std::size_t longest = 1;
+    for (const auto& [ordinal, text] : texts) longest = std::max(longest, text.tokens.size());
+    return static_cast<int>(longest);
 }
 
 Result<GivenTexts> read_given_texts(const std::string& path, const Target& target) {
