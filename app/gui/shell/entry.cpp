@@ -59,8 +59,9 @@ void wait_for_run(App& app, double wait_seconds) {
     bool was_busy = is_busy(app);
     while (monotonic_ns() < until && !app.wants_quit()) {
         app.prepare(1.0f);
+        // A short run may have ended before this looks.
+        was_busy |= is_busy(app) || !app.snapshot().runs.empty() || !app.status().error.empty();
         if (was_busy && !is_busy(app)) return;
-        was_busy |= is_busy(app);
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
 }
