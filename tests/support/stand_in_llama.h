@@ -45,8 +45,8 @@ inline std::string last_llama_chunk() {
            "\n\n";
 }
 
-/// The answer to one prompt: a token of the prefill, a round of 3 drafts with 2 accepted, one without drafts,
-/// one of 3 with 1 accepted.
+/// The answer to one prompt in pieces. A token of the prefill is followed by a round of 3 drafts with 2
+/// accepted, one without drafts, and one of 3 with 1 accepted.
 inline std::vector<std::string> llama_stream() {
     return {llama_chunk(4, 1, 0.001, 0, 0), llama_chunk(5, 2, 20, 3, 2), llama_chunk(6, 3, 20, 3, 2),
             llama_chunk(7, 4, 20, 3, 2),    llama_chunk(8, 5, 30, 3, 2), llama_chunk(9, 6, 60, 6, 3),
