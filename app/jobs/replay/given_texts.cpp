@@ -79,7 +79,9 @@ class GivenReader {
 
     Status read_prompt(const PromptRow& row) {
         DS_ASSIGN(GivenText text, read_text(row));
-        if (text.tokens.empty()) return refuse(row, "its first token is not known");
+        if (text.tokens.empty())
+            return refuse(row, tokens_[row.id].empty() ? "the file has no token ids of its text"
+                                                       : "its first token is not known");
         auto tokens = prompt_tokens(row);
         if (!tokens.ok()) return refuse(row, tokens.error().message);
         if (row.prompt_tokens >= 0 && std::cmp_not_equal(tokens->size(), row.prompt_tokens))

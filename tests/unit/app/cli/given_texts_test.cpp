@@ -137,6 +137,8 @@ TEST_F(GivenTextsRecord, NamesWhatCannotBeFollowed) {
     const std::string nothing = write_rounds("nothing.jsonl", json::object(), {5, 6});
     expect_one_line_error(follow(nothing, file("x")), {"prompt r", "neither ids nor text"});
     expect_one_line_error(follow(file("absent"), file("x")), {"absent"});
+    write_text(file("counts.jsonl"), "{\"dsrounds\":1}\n{\"req\":\"r\",\"a\":1}\n");
+    expect_one_line_error(follow(file("counts.jsonl"), file("x")), {"prompt r", "no token ids of its text"});
     EXPECT_EQ(follow(nothing, file("x"), {"--prompt", "hi"}).exit_code, 2);
     EXPECT_FALSE(std::filesystem::exists(file("x")));
 }
