@@ -35,7 +35,7 @@ ROOMS = {
     "app/gui/models": {"base", "capture", "stats"},
     "app/gui/panels": {"base", "capture", "stats", "app/gui/models", "app/jobs/commands"},
     "app/gui/shell": {"base", "capture", "app/gui", "app/gui/models", "app/gui/panels", "app/jobs/commands", "app/jobs/controller"},
-    "app/gui": {"base"},
+    "app/gui": {"base", "app/jobs/commands"},
 }
 # folder of a room -> folders of that room that it may include. A row names folders of rows above it.
 INNER = {
@@ -76,7 +76,7 @@ INNER = {
     "app/jobs/reproduce": {"app/jobs/bench", "app/jobs/commands", "app/jobs/replay", "app/jobs/resolve", "app/jobs/run"},
     "app/jobs/sweep": {"app/jobs/bench", "app/jobs/commands", "app/jobs/profile", "app/jobs/replay", "app/jobs/resolve", "app/jobs/run"},
     "app/jobs/watch": {"app/jobs/commands", "app/jobs/run", "storage/import"},
-    "app/jobs/controller": {"app/jobs/commands", "app/jobs/kernels", "app/jobs/machine", "app/jobs/replay", "app/jobs/resolve", "app/jobs/run", "app/jobs/sweep"},
+    "app/jobs/controller": {"app/jobs/commands", "app/jobs/kernels", "app/jobs/machine", "app/jobs/replay", "app/jobs/resolve", "app/jobs/run", "app/jobs/sweep", "app/jobs/watch"},
 }
 
 

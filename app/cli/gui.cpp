@@ -45,6 +45,9 @@ Result<int> do_gui(const GuiOptions& options) {
         if (kind != TimelineFormat::none && options.files.size() > 1)
             return bad_input("{}: another profiler's timeline is opened by itself, or with --overlay", file);
     }
+    if (!options.watch.empty() && options.watched.prompt.empty() && options.watched.prompts_file.empty())
+        return bad_input("--watch {}: needs --prompts FILE or --prompt TEXT, which the server is sent",
+                         options.watch);
     if (!options.overlay.empty()) DS_TRY(check_timeline(options.overlay));
     if (options.screenshot.empty() && !display_available())
         return bad_input(
@@ -66,11 +69,25 @@ void add_gui(CLI::App& program, Action& action) {
     CLI::App* command = program.add_subcommand("gui", "Open the window with capture files or with the demo");
     command->footer(
         "Example: draftscope gui run.dscope --screenshot run.png --frames 5 --theme light\n"
-        "         draftscope gui full.dscope slimspec.dscope --layout compare");
+        "         draftscope gui full.dscope slimspec.dscope --layout compare\n"
+        "         draftscope gui --watch http://127.0.0.1:8080 --prompts "
+        "assets/prompts/spec_bench_half.jsonl "
+        "--limit 4");
     command->add_option("files", options->files,
                         "capture files: the first is shown, the others are compared with it; or one timeline "
                         "of Nsight Systems (SQLite export) or PyTorch's profiler (JSON); or one file that "
                         "draftscope import reads");
+    auto* watch = command->add_option("--watch", options->watch,
+                                      "address of a running server of another engine: send it prompts and "
+                                      "show its rounds as they come");
+    watch->excludes("files");
+    add_prompt_options(*command, options->watched);
+    add_shown(*command, "--max-new", options->watched.max_new, "with --watch: tokens to generate per prompt");
+    command->add_option(
+        "--model", options->watched.model,
+        "with --watch: the server's target, a GGUF file or model folder, for the texts of tokens");
+    for (const char* one : {"--prompt", "--prompts", "--max-new", "--model"})
+        command->get_option(one)->needs(watch);
     command->add_option("--overlay,--beside", options->overlay,
                         "timeline of Nsight Systems or PyTorch's profiler, shown under the capture's "
                         "timeline");

@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "app/cli/cli.h"
-#include "app/cli/imported_tables.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
 #include "app/cli/tables.h"
+#include "app/jobs/resolve/vocabulary.h"
 #include "base/fields.h"
 #include "base/format_count.h"
 #include "storage/capture_file.h"
@@ -61,7 +61,7 @@ Result<RoundsReport> import_files(const ImportArguments& arguments, CaptureWrite
 Result<int> do_import(ImportArguments& arguments) {
     DS_TRY(check_rounds_format(arguments.options.format));
     DS_TRY(parse_header(arguments));
-    DS_TRY(load_vocabulary(arguments.model, arguments.ranking, arguments.options));
+    DS_TRY(load_vocabulary(arguments.model, arguments.ranking, 1, arguments.options));
     DS_ASSIGN(const auto writer, CaptureWriter::create(arguments.out, arguments.overwrite));
     const Result<RoundsReport> report = import_files(arguments, *writer);
     const Status closed = writer->close();

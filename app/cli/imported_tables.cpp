@@ -6,12 +6,10 @@
 #include <map>
 
 #include "app/cli/tables.h"
-#include "app/jobs/resolve/vocabulary.h"
 #include "base/format_count.h"
 #include "capture/acceptance_by_depth.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
-#include "engine/formats/model_file.h"
 #include "stats/run_statistics.h"
 
 namespace draftscope::cli {
@@ -199,17 +197,6 @@ json imported_json(const Snapshot& snapshot, const RunRow& run) {
         coverage.push_back({{"tokens", size}, {"coverage", share}});
     return {{"header", found.header},   {"at_least", at_least(found)}, {"sums", found.sums},
             {"categories", categories}, {"coverage", coverage},        {"missing", found.missing}};
-}
-
-Status load_vocabulary(const std::string& model, const std::string& ranking, RoundsOptions& options) {
-    if (model.empty())
-        return ranking.empty() ? Status()
-                               : bad_input("--ranking {}: needs --model, whose tokens it ranks", ranking);
-    DS_ASSIGN(const ModelFile file, open_model_file(model));
-    DS_ASSIGN(const Vocabulary made, make_vocabulary(*file.tokenizer, ranking, 1));
-    options.vocab = made.vocab;
-    options.ranking = made.ranking;
-    return {};
 }
 
 }  // namespace draftscope::cli

@@ -17,7 +17,4 @@ std::string imported_text(const Snapshot& snapshot, const RunRow& run);
 /// `missing`.
 nlohmann::json imported_json(const Snapshot& snapshot, const RunRow& run);
 
-/// Takes the tokens of a target, a GGUF file or folder, and the ranking's order of them, "" = none.
-Status load_vocabulary(const std::string& model, const std::string& ranking, RoundsOptions& options);
-
 }  // namespace draftscope::cli

@@ -25,6 +25,7 @@ json report_json(const RecordReport& done, const RecordConfig& config) {
     const RecordingInfo& info = done.info;
     json times = json::object();
     for (const auto& [rows, ns] : info.verify_ns) times[std::to_string(rows)] = ns;
+    const auto given_fields = DS_FIELDS(GivenAgreement, file, tokens, agreed, largest_gap);
     json out = write_fields(join(DS_FIELDS(RecordingInfo, precision, aux_layers, rows, complete),
                                  field("template", &RecordingInfo::template_switches)),
                             info);
@@ -35,6 +36,8 @@ json report_json(const RecordReport& done, const RecordConfig& config) {
                 {"shard", shard_json(config.run.shard)},
                 {"target", info.target.name},
                 {"prompts", info.prompts.size()},
+                {"left_out", info.skipped},
+                {"given", info.given ? write_fields(given_fields, *info.given) : json()},
                 {"verify_ns", std::move(times)}});
     return out;
 }
@@ -74,9 +77,14 @@ void add_record(CLI::App& program, Action& action) {
     command->alias("trace");
     command->footer(
         "Example: draftscope record --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --balanced "
-        "--out demo.recording");
+        "--out demo.recording\n"
+        "         draftscope record --ids answer.json --model my-model.gguf --out theirs.recording");
     add_prompt_options(*command, run);
     add_shard_option(*command, options->shard, "--out");
+    auto* ids = command->add_option(
+        "--ids", options->config.ids,
+        "file of another engine's rounds, or a capture: its prompts and committed tokens are recorded as if "
+        "the target had chosen them");
     command->add_option("--out", options->config.out, "folder to write")->required();
     command->add_flag("--overwrite", options->config.overwrite, "replace an existing recording");
     add_model_option(*command, run.model);
@@ -92,6 +100,9 @@ void add_record(CLI::App& program, Action& action) {
     command->add_flag("--ignore-eos", run.ignore_eos, "continue past the end of text");
     add_template_options(*command, run);
     command->add_flag("--no-times", options->no_times, "do not measure verification times");
+    for (const char* other : {"--prompt", "--prompts", "--shard", "--temperature", "--top-p", "--top-k",
+                              "--seed", "--max-new", "--ignore-eos", "--raw", "--template", "--system"})
+        ids->excludes(command->get_option(other));
     add_output_options(*command, options->output);
     command->callback([options, &action] { action = [options] { return do_record(*options); }; });
 }

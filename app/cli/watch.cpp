@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "app/cli/cli.h"
-#include "app/cli/imported_tables.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
+#include "app/jobs/resolve/vocabulary.h"
 #include "app/jobs/watch/watch_job.h"
 #include "base/fields.h"
 #include "base/format_count.h"
@@ -59,14 +59,10 @@ void print_watch(const WatchReport& report, const WatchArguments& arguments) {
 
 Result<int> do_watch(WatchArguments& arguments) {
     WatchConfig& config = arguments.config;
-    if (config.max_new < 1) return bad_input("--max-new {}: must be at least 1", config.max_new);
-    if (!(config.temperature >= 0))
-        return bad_input("--temperature {}: must be 0 or more", config.temperature);
     DS_TRY(read_headers(arguments));
-    DS_TRY(load_vocabulary(arguments.model, arguments.ranking, config.rounds));
+    DS_TRY(load_vocabulary(arguments.model, arguments.ranking, 1, config.rounds));
     DS_ASSIGN(PromptSet prompts, read_prompts(arguments.prompts));
     config.conversations = std::move(prompts.conversations);
-    config.rounds.header.emplace("temperature", fmt::format("{:g}", config.temperature));
     const auto run = [&](const JobHooks& hooks, DebugGate&) -> Result<WatchReport> {
         DS_ASSIGN(const auto writer, CaptureWriter::create(arguments.out, arguments.overwrite));
         Result<WatchReport> report = watch(config, *writer, hooks);

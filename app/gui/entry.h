@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/jobs/commands/run_config.h"
 #include "base/result.h"
 
 /// Entry points of the window. This header does not expose ImGui.
@@ -17,6 +18,8 @@ struct SweepReport;
 struct GuiOptions {
     std::vector<std::string> files;  ///< the first is shown, the others can be compared with it
     std::string overlay;             ///< imported timeline, shown below our own
+    std::string watch;               ///< address of a server to send `watched` to; "" = none
+    RunConfig watched;               ///< as CmdWatchServer::prompts
     std::string screenshot;          ///< PNG path: draw off-screen and return
     int frames = 3;                  ///< minimum number of frames before the screenshot
     double wait_seconds = 120;       ///< maximum wait for the live run before the screenshot
@@ -25,7 +28,7 @@ struct GuiOptions {
     std::string settings_file;       ///< settings file; "" = none
     double scale = 1.0;
     int width = 1600, height = 1000;
-    bool run_demo = true;  ///< start the demo if no file is opened and no session is stored
+    bool run_demo = true;  ///< start the demo if nothing is opened or watched and no session is stored
 };
 
 struct PlotOptions {

@@ -21,6 +21,7 @@ struct Lane {
     std::vector<TokenId> tokens;  ///< prompt and text; the last one has no row yet
     RecordedRows rows;
     Finish finish = Finish::none;
+    const GivenText* given = nullptr;  ///< null = the target chooses
     int prompt_tokens() const { return static_cast<int>(input.tokens.size()); }
     int generated() const { return static_cast<int>(tokens.size()) - prompt_tokens(); }
 };
@@ -60,6 +61,7 @@ class DecodeRecorder {
             auto lane = std::make_unique<Lane>();
             lane->number = input->ordinal ? static_cast<std::uint64_t>(*input->ordinal) : begun_;
             lane->input = std::move(*input);
+            if (options_.given) lane->given = options_.given(lane->input);
             ++begun_;
             DS_ASSIGN(const bool read, read_prompt(*lane));
             if (read) lanes_.push_back(std::move(lane));
@@ -172,7 +174,9 @@ class DecodeRecorder {
 
     void choose(Rows<const float> logits, Lane& lane) {
         const TokenPosition position{lane.number, static_cast<std::int64_t>(lane.tokens.size())};
-        sample_tokens(backend_, logits, info_.target.tokens, info_.sampling, {&position, 1}, choices_);
+        sample_tokens(backend_, logits, info_.target.tokens,
+                      lane.given != nullptr ? Sampling() : info_.sampling, {&position, 1}, choices_);
+        if (lane.given != nullptr) return follow(logits, lane);
         const TokenId token = choices_.front().token;
         lane.tokens.push_back(token);
         const auto& eos = info_.target.eos;
@@ -180,6 +184,21 @@ class DecodeRecorder {
             lane.finish = Finish::eos;
         else if (lane.generated() >= info_.max_new)
             lane.finish = Finish::length;
+        else if (static_cast<int>(lane.tokens.size()) >= target_.config().context)
+            lane.finish = Finish::context;
+    }
+
+    /// Appends the next token of the given text and compares it with the target's best one.
+    void follow(Rows<const float> logits, Lane& lane) {
+        const TargetSample& best = choices_.front();
+        const TokenId token = lane.given->tokens[lane.generated()];
+        ++info_.given->tokens;
+        info_.given->agreed += token == best.token ? 1 : 0;
+        const double gap = static_cast<double>(best.logit) - static_cast<double>(logits.row_data(0)[token]);
+        info_.given->largest_gap = std::max(info_.given->largest_gap, gap);
+        lane.tokens.push_back(token);
+        if (lane.generated() == static_cast<int>(lane.given->tokens.size()))
+            lane.finish = lane.given->finish;
         else if (static_cast<int>(lane.tokens.size()) >= target_.config().context)
             lane.finish = Finish::context;
     }

@@ -13,11 +13,20 @@
 
 namespace draftscope {
 
+/// A text to record as if the target had chosen it.
+struct GivenText {
+    std::vector<TokenId> tokens;     ///< at least one
+    Finish finish = Finish::length;  ///< never none
+};
+
 struct RecordOptions {
     int batch = 8;  ///< prompts decoded together; the recording does not depend on it
     std::function<bool()> cancelled;
     /// Returns prompt_hash() of the first turn of a prompt's conversation; empty = unknown.
     std::function<std::string(const PromptInput& prompt)> hash;
+    /// Returns the text that follows a prompt instead of the target's choices; it must outlive the recording.
+    /// Empty = the target chooses. The writer's info().given then counts where the target agrees.
+    std::function<const GivenText*(const PromptInput& prompt)> given;
 };
 
 /// Decodes without speculation, with the writer's sampling and limits, and appends every turn when it ends.

@@ -43,6 +43,9 @@ constexpr auto decode_fields =
          required(between(1, max_rows, DS_FIELDS(RecordingInfo, rows))), DS_FIELDS(RecordingInfo, complete));
 constexpr auto part_fields = omitted_if_none(join(field("template", &RecordingInfo::template_switches),
                                                   between(0, max_ids, DS_FIELDS(RecordingInfo, skipped))));
+constexpr auto given_fields =
+    join(DS_FIELDS(GivenAgreement, file), between(0, max_rows, DS_FIELDS(GivenAgreement, tokens, agreed)),
+         at_least(0, DS_FIELDS(GivenAgreement, largest_gap)));
 constexpr auto shard_fields =
     required(join(between(1, 1 << 20, field("index", &RecordingInfo::shard_index)),
                   between(1, 1 << 20, field("count", &RecordingInfo::shard_count))));
@@ -106,6 +109,7 @@ Result<RecordingInfo> read_recording_info(const std::string& path) {
         DS_TRY(read_object(shard_fields, file, "shard", info));
         if (info.shard_index > info.shard_count) return file.field_error("shard", "an index up to the count");
     }
+    if (file.find("given") != nullptr) DS_TRY(read_object(given_fields, file, "given", info.given.emplace()));
     DS_ASSIGN(const std::vector<JsonFile> prompts, file.objects("prompts"));
     if (prompts.empty()) return file.field_error("prompts", "a list of at least one prompt");
     for (const JsonFile& prompt : prompts)
@@ -128,6 +132,7 @@ std::string to_json_text(const RecordingInfo& info) {
                          {"overhead_ns", to_json_value<Ordered>(info.overhead_ns)}};
     document["prompts"] = std::move(prompts);
     document.update(write_fields<Ordered>(part_fields, info));
+    if (info.given) document["given"] = write_fields<Ordered>(given_fields, *info.given);
     if (info.shard_count > 1) document["shard"] = write_fields<Ordered>(shard_fields, info);
     return document.dump(1, ' ', false, Ordered::error_handler_t::replace) + "\n";
 }

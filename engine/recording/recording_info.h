@@ -42,6 +42,14 @@ struct RecordedPrompt {
     int rows() const { return prompt_tokens + generated_tokens; }
 };
 
+/// Texts of another engine that a recording follows, and how far the target would have chosen them.
+struct GivenAgreement {
+    std::string file;  ///< its name, without folders
+    std::int64_t tokens = 0;
+    std::int64_t agreed = 0;  ///< tokens that are the target's best ones
+    double largest_gap = 0;   ///< log-probability of the best token minus that of the given one
+};
+
 /// The contents of trace.json.
 struct RecordingInfo {
     std::string source;  ///< recording program: "draftscope 0.2.0", "transformers 4.51.3"
@@ -52,6 +60,7 @@ struct RecordingInfo {
     bool raw = false;                                 ///< no chat template was used
     std::vector<std::string> template_switches = {};  ///< of the chat template, KEY=VALUE
     int skipped = 0;                                  ///< conversations that the model could not take
+    std::optional<GivenAgreement> given = {};         ///< absent = the target chose the texts
     std::string backend;                              ///< "cpu", "cuda"; "" = unknown, as for the texts below
     std::string isa;                                  ///< kernels::to_text(Isa)
     std::string precision;                            ///< of the target's weights

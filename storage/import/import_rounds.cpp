@@ -190,13 +190,14 @@ Status read_rounds_files(RoundsImport& import, const std::vector<std::string>& p
     return {};
 }
 
-Result<std::shared_ptr<const Snapshot>> import_rounds(const std::string& path) {
+Result<std::shared_ptr<const Snapshot>> import_rounds(const std::string& path, RoundsReport* report) {
     SnapshotSink sink;
     sink.capture.set_source(path);
     const auto import = RoundsImport::create({}, sink);
     DS_TRY(read_rounds_files(*import, {path}));
-    DS_ASSIGN(const RoundsReport report, import->finish());
-    say_notes(report.notes);
+    DS_ASSIGN(RoundsReport found, import->finish());
+    say_notes(found.notes);
+    if (report != nullptr) *report = std::move(found);
     return std::make_shared<const Snapshot>(sink.capture.snapshot(1));
 }
 

@@ -27,6 +27,8 @@ struct RoundsReport {
     std::int64_t runs = 0, requests = 0, rounds = 0;
     std::int64_t refused = 0;  ///< lines that were left out
     Notes notes;               ///< what was refused, guessed or odd
+    /// Token ids of prompts, by the prompt's row, where the file has them. A capture has no place for them.
+    std::map<RowId, std::vector<TokenId>> prompt_ids = {};
 };
 
 /// Turns files into records, piece by piece, so that a growing file is a growing capture.
@@ -52,8 +54,9 @@ Status check_rounds_format(const std::string& format);
 bool is_rounds_file(const std::string& path);
 /// Reads whole files into `import`.
 Status read_rounds_files(RoundsImport& import, const std::vector<std::string>& paths);
-/// Imports one file for the window. Errors as RoundsImport.
-Result<std::shared_ptr<const Snapshot>> import_rounds(const std::string& path);
+/// Imports one file into memory. Errors as RoundsImport. `report` receives what was found, unless it is null.
+Result<std::shared_ptr<const Snapshot>> import_rounds(const std::string& path,
+                                                      RoundsReport* report = nullptr);
 
 namespace storage {
 

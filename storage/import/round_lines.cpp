@@ -155,11 +155,15 @@ RoundLines::Request& RoundLines::request(const std::string& name) {
     return out;
 }
 
+std::string RoundLines::token_text(TokenId token) const {
+    if (!options_.vocab || token >= static_cast<int>(options_.vocab->rows.size())) return {};
+    const VocabRow& row = options_.vocab->rows[token];
+    return row.bytes.empty() ? row.text : row.bytes;
+}
+
 void RoundLines::append_text(Request& request, TokenId token) {
     request.last = token;
-    if (!options_.vocab || token >= static_cast<int>(options_.vocab->rows.size())) return;
-    const VocabRow& row = options_.vocab->rows[token];
-    request.row.output += row.bytes.empty() ? row.text : row.bytes;
+    request.row.output += token_text(token);
 }
 
 std::string RoundLines::add_request(RoundFields& fields, Request& request) {
@@ -173,7 +177,10 @@ std::string RoundLines::add_request(RoundFields& fields, Request& request) {
     if (!fields.problem().empty()) return fields.problem();
     PromptRow& row = request.row;
     if (ids || tokens) row.prompt_tokens = ids ? static_cast<int>(ids->size()) : static_cast<int>(*tokens);
+    if (ids) report_.prompt_ids[row.id] = *ids;
     if (!prompt.empty()) row.text = prompt;
+    if (row.text.empty() && ids)
+        for (const TokenId token : *ids) row.text += token_text(token);
     if (!category.empty()) row.category = category;
     if (!suite.empty()) row.suite = suite;
     if (prefill) row.prefill_ns = *prefill;

@@ -68,6 +68,7 @@ class RoundLines {
     StepRecord timed_step(const RoundLine& round);
     void end_request(Request& request);
     int vocab_size() const;
+    std::string token_text(TokenId token) const;  ///< "" = not known
     void append_text(Request& request, TokenId token);
 
     const RoundsOptions& options_;

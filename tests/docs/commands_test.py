@@ -37,6 +37,8 @@ SMALLER = [
     ("README.md", "advise --recording decoded.recording", "advise --recording decoded.recording --heads full --max-new 8"),
     ("README.md", "--out this-machine.json", "--out this-machine.json --heads full --contexts 64 --batches 1 --rounds 2"),
     ("USER_GUIDE.md", "gui server.dscope", "gui server.dscope --screenshot server.png --frames 2"),
+    ("USER_GUIDE.md", "--limit 4 --model TARGET.gguf", "--limit 4 --screenshot watched.png --frames 2"),
+    ("USER_GUIDE.md", "--model their-model.gguf", "--model my-model.gguf"),
     ("USER_GUIDE.md", "--save run.dscope", "--max-new 16 --save run.dscope"),
     ("USER_GUIDE.md", "--out texts.recording", "--max-new 8 --out texts.recording"),
     ("USER_GUIDE.md", "--out my.recording", "--max-new 16 --out my.recording"),
@@ -47,6 +49,7 @@ SMALLER = [
     ("USER_GUIDE.md", "--heads full,microspec", "--heads full --max-new 8"),
     ("USER_GUIDE.md", "--out machine.json", "--out machine.json --drafters eagle3:path/to/checkpoint --heads full,microspec --contexts 64 --batches 1 --rounds 2"),
     ("help", "slimspec.dscope --layout compare", "slimspec.dscope --layout compare --screenshot compare.png --frames 2"),
+    ("help", "gui --watch", "gui --screenshot watched.png --frames 2 --watch"),
     ("help", "--vocab 128256 --hidden 4096", "--vocab 4096 --hidden 256 --seconds 0.01"),
 ]
 # Lines that are the set-up itself: .ci/run has run them before this test. llama-server is another project's program.
@@ -80,7 +83,8 @@ def make_checkout(folder, program):
     paragraph = "Summarize: " + "The lighthouse keeper wrote down the weather of day {} and the names of the ships that passed. " * 5
     (folder / "other.jsonl").write_text(prompts(*(paragraph.replace("{}", str(i)) for i in range(20))))
     (folder / "my-text.txt").write_text("The river runs to the sea, and the sea is wide.\n" * 200)
-    (folder / "answer.json").write_text(json.dumps({"model": "m", "usage": {"prompt_tokens": 7, "completion_tokens": 12}, "metrics": {"speculative_decoding": {
+    ids = [{"token_ids": list(range(40, 52))}]
+    (folder / "answer.json").write_text(json.dumps({"model": "m", "prompt_token_ids": list(range(20, 27)), "choices": ids, "usage": {"prompt_tokens": 7, "completion_tokens": 12}, "metrics": {"speculative_decoding": {
         "num_spec_tokens": 3, "per_step_accepted": [3, 2, 2, 0], "per_step_drafted": [3, 3, 3, 3]}}}))
     for name, drafts in (("before.txt", 10), ("after.txt", 14)):
         (folder / name).write_text("".join(f"vllm:spec_decode_num_{what}_total {drafts * each}\n" for what, each in (("drafts", 1), ("draft_tokens", 3), ("accepted_tokens", 2))))

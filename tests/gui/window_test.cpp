@@ -321,6 +321,38 @@ TEST(Window, OpensAFileByTyping) {
     })) << "a missing file gives an error that can be dismissed";
 }
 
+TEST(Window, WatchesTheServerOfTheDialog) {
+    Harness window(quiet());
+    window.app().config().max_new = 33;
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->SetRef("##MainMenuBar");
+        ctx->MenuClick("File/Watch a server...");
+        ctx->SetRef("Watch a server");
+        ctx->ItemInput("Prompt file");
+        ctx->KeyCharsReplace("prompts.jsonl");
+        IM_CHECK_EQ(window.controller.count<CmdWatchServer>(), 0);
+        ctx->ItemInputValue("Address", "http://127.0.0.1:18080");  // with Enter
+        ctx->Yield(2);
+    }));
+    ASSERT_EQ(window.controller.count<CmdWatchServer>(), 1);
+    const auto& command = std::get<CmdWatchServer>(window.controller.received.back());
+    EXPECT_EQ(command.url, "http://127.0.0.1:18080");
+    EXPECT_EQ(command.prompts.prompts_file, "prompts.jsonl");
+    EXPECT_EQ(command.prompts.max_new, 33);
+    EXPECT_EQ(command.prompts.model, "") << "the session's model is not the server's";
+}
+
+TEST(Window, WatchesTheServerOfTheCommandLine) {
+    GuiOptions options = quiet();
+    options.watch = "http://127.0.0.1:18080";
+    options.watched.prompt = "hello";
+    options.run_demo = true;
+    Harness window(options);
+    window.draw_frames(3);
+    ASSERT_EQ(window.controller.count<CmdWatchServer>(), 1);
+    EXPECT_EQ(window.controller.count<CmdStart>(), 0);
+}
+
 TEST(Window, SavesACopyToTheTypedPath) {
     Harness window(quiet());
     EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {

@@ -85,6 +85,10 @@ App::App(Controller& controller, const GuiOptions& options)
         else
             commands_.push_back(CmdOpenOther{file});
     }
+    if (!options.watch.empty()) {
+        watched_ = {options.watch, options.watched};
+        commands_.emplace_back(std::in_place_type<CmdWatchServer>, watched_);
+    }
     if (!options.overlay.empty()) commands_.push_back(CmdOpenOverlay{options.overlay});
 }
 
@@ -98,7 +102,8 @@ void App::apply_defaults() {
     demo_config_.prompt = demo_prompt;
     for (const HeadChoice& head : status_.heads)
         if (head.usable && spec_name(head.spec) == default_head) demo_config_.head = head.spec;
-    const bool runs_demo = options_.run_demo && options_.files.empty() && !settings_.session;
+    const bool runs_demo =
+        options_.run_demo && options_.files.empty() && options_.watch.empty() && !settings_.session;
     demo_config_.tree = demo_tree;
     demo_config_.baseline = 1;
     if (!settings_.session) config_ = demo_config_;
@@ -233,6 +238,7 @@ void App::frame() {
     draw_palette();
     draw_leaving();
     draw_file_dialogs();
+    draw_watch_dialog();
     draw_notice();
     play_slowly();
     field_takes_focus_ = ui_.find_requested;
@@ -252,6 +258,7 @@ void App::submit_commands() {
     }
     for (const Command& command : commands_) {
         if (std::holds_alternative<CmdStart>(command)) demo_is_running_ = std::exchange(demo_is_next_, false);
+        if (std::holds_alternative<CmdWatchServer>(command)) demo_is_running_ = false;
         if (std::holds_alternative<CmdSaveCopy>(command)) rounds_being_saved_ = snapshot_->rounds.size();
     }
     if (!commands_.empty()) controller_.submit(std::exchange(commands_, {}));
@@ -376,6 +383,7 @@ void App::set_flag(ActionId id) {
                                    {fit_run, &ui_.fit_run_requested},
                                    {palette, &palette_requested_},
                                    {help, &help_requested_},
+                                   {watch_server, &watch_requested_},
                                    {guide, &guide_open_}})
         if (id == of) *flag = true;
     for (const auto& [of, layout] : {std::pair{layout_explain, "explain"},

@@ -23,6 +23,8 @@ namespace draftscope {
 // One line per action of keys, menus and the command palette, in the order of the menus; see Action.
 #define DS_ACTIONS(ACTION)                                                                               \
     ACTION(open_file, "File", "Open capture...", ctrl | ImGuiKey_O, "Ctrl+O", "open a capture file")     \
+    ACTION(watch_server, "File", "Watch a server...", ImGuiKey_None, "",                                 \
+           "send prompts to a server of another engine and show its rounds")                             \
     ACTION(save_copy, "File", "Save a copy...", ctrl | ImGuiKey_S, "Ctrl+S",                             \
            "save the shown capture to a file")                                                           \
     ACTION(quit, "File", "Quit", ctrl | ImGuiKey_Q, "Ctrl+Q", "close the window")                        \
@@ -158,6 +160,7 @@ class App {
     void draw_palette();
     void draw_leaving();
     void draw_file_dialogs();
+    void draw_watch_dialog();
     void apply_settings();
     void store_settings(bool at_once);
 
@@ -178,6 +181,7 @@ class App {
     RowId watched_prompt_ = 0;  ///< last prompt submitted to the jobs
     RowId numbers_run_ = 0;
     PathDialog open_dialog_, save_dialog_, other_dialog_;
+    CmdWatchServer watched_;  ///< of the dialog
     std::string palette_filter_;
     int palette_choice_ = 0;
     std::string dismissed_error_;
@@ -190,7 +194,8 @@ class App {
     float applied_scale_ = 0;
     ThemeId applied_theme_ = ThemeId::dark;
     int frames_ = 0;
-    bool help_requested_ = false, palette_requested_ = false, guide_open_ = false, quit_ = false;
+    bool help_requested_ = false, palette_requested_ = false, watch_requested_ = false, guide_open_ = false,
+         quit_ = false;
     bool defaults_applied_ = false, demo_is_next_ = false, demo_is_running_ = false;
     bool plays_slowly_ = false;            ///< the first round of the demo, level by level
     std::optional<TimeNs> next_level_at_;  ///< of the slow play

@@ -355,10 +355,11 @@ void App::draw_status_line() {
         const RunRow* run = snapshot_->run(ui_.run_id);
         const std::size_t unsaved = unsaved_rounds();
         std::string right = snapshot_->source.empty() ? "live" : short_name(snapshot_->source);
-        if (unsaved > 0) right += fmt::format("  ·  {} not saved", format_count(unsaved, "round"));
-        if (run != nullptr)
-            right += fmt::format("  ·  {}  ·  {}", tier_text(run->tier), losses_text(*snapshot_, run->id));
-        right += fmt::format("  ·  {}", state_texts[static_cast<std::size_t>(status_.state)]);
+        const auto add = [&](const std::string& text) { right += text.empty() ? "" : "  ·  " + text; };
+        if (unsaved > 0) add(fmt::format("{} not saved", format_count(unsaved, "round")));
+        if (run != nullptr) add(tier_text(run->tier));
+        if (run != nullptr) add(losses_text(*snapshot_, run->id));
+        add(state_texts[static_cast<std::size_t>(status_.state)]);
         const float width = ImGui::CalcTextSize(right.c_str()).x;
         const TextColour colour(style_.colours.text_dim);
         draw_cut_text(status_.capability_line.empty() ? "detecting hardware..." : status_.capability_line,

@@ -59,8 +59,9 @@ void wait_for_run(App& app, double wait_seconds) {
     bool was_busy = is_busy(app);
     while (monotonic_ns() < until && !app.wants_quit()) {
         app.prepare(1.0f);
+        // A short run may have ended before this looks.
+        was_busy |= is_busy(app) || !app.snapshot().runs.empty() || !app.status().error.empty();
         if (was_busy && !is_busy(app)) return;
-        was_busy |= is_busy(app);
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
 }
@@ -95,7 +96,8 @@ Status take_screenshot(Controller& controller, const GuiOptions& options) {
     while (!app.ready() && monotonic_ns() < ready_by) draw(1);
     draw(first_frames);
     wait_for_files(app, options);
-    if (options.run_demo && options.files.empty()) wait_for_run(app, options.wait_seconds);
+    if (!options.watch.empty() || (options.run_demo && options.files.empty()))
+        wait_for_run(app, options.wait_seconds);
     draw(first_frames);  // panels request slow jobs such as a comparison
     wait_for_files(app, options);
     draw(std::max(options.frames, first_frames));

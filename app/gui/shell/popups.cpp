@@ -164,6 +164,45 @@ void App::draw_file_dialogs() {
         leave_when_saved_ = false;
 }
 
+/// Asks for the server to watch and what to send it. An empty prompt file sends the session's prompt.
+void App::draw_watch_dialog() {
+    constexpr const char* title = "Watch a server";
+    if (watch_requested_) {
+        ImGui::OpenPopup(title);
+        if (watched_.url.empty()) watched_.url = "http://127.0.0.1:8080";
+        const RunConfig before = std::exchange(watched_.prompts, config_);
+        watched_.prompts.model = before.model;
+        if (!before.prompts_file.empty()) {
+            watched_.prompts.prompts_file = before.prompts_file;
+            watched_.prompts.limit = before.limit;
+        }
+    }
+    if (!begin_dialog(title, nullptr, ImGuiWindowFlags_AlwaysAutoResize)) return;
+    ImGui::TextUnformatted(
+        "Sends prompts to a running llama.cpp, vLLM or SGLang server: to this address and to no other.");
+    bool entered = false;
+    const auto field = [&](const char* label, const char* hint, std::string& value) {
+        ImGui::SetNextItemWidth(style_.em * 28);
+        entered |= ImGui::InputTextWithHint(label, hint, &value, ImGuiInputTextFlags_EnterReturnsTrue);
+    };
+    if (std::exchange(watch_requested_, false)) ImGui::SetKeyboardFocusHere();
+    field("Address", "http://HOST:PORT", watched_.url);
+    field("Prompt file", "empty: the prompt of the session", watched_.prompts.prompts_file);
+    ImGui::SetNextItemWidth(style_.em * 8);
+    ImGui::InputInt("Limit", &watched_.prompts.limit);
+    show_tooltip(style_, "Conversations taken from the file; 0 = all");
+    field("Target", "its GGUF file or folder, for the texts of tokens", watched_.prompts.model);
+    ImGui::Spacing();
+    const ImVec2 size(style_.em * 7, 0);
+    const bool watch = ImGui::Button("Watch", size) || entered;
+    ImGui::SameLine();
+    const bool cancel = ImGui::Button("Cancel", size) || ImGui::IsKeyPressed(ImGuiKey_Escape);
+    if (watch) commands_.emplace_back(std::in_place_type<CmdWatchServer>, watched_);
+    if (watch) set_follow(*snapshot_, ui_, true);
+    if (watch || cancel) ImGui::CloseCurrentPopup();
+    ImGui::EndPopup();
+}
+
 /// Asks before unsaved rounds are dropped.
 void App::draw_leaving() {
     constexpr const char* title = "Save recorded rounds?";

@@ -95,6 +95,12 @@ struct CmdCompare {
 struct CmdSaveCopy {
     std::string path;
 };
+/// Sends prompts to a running server of another engine. Its rounds become a run of the shown capture.
+struct CmdWatchServer {
+    std::string url;
+    /// Its prompts, `max_new`, `temperature` and `seed`. `model` gives the texts of tokens; "" = unknown.
+    RunConfig prompts;
+};
 /// Measures the kernels; no other job runs meanwhile.
 struct CmdMeasureKernels {
     KernelSettings settings;
@@ -109,7 +115,7 @@ struct CmdReplaySetting {
 };
 using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
                              CmdBreakpoints, CmdWatch, CmdOpenFile, CmdOpenOverlay, CmdOpenOther, CmdCompare,
-                             CmdSaveCopy, CmdMeasureKernels, CmdSweep, CmdReplaySetting>;
+                             CmdSaveCopy, CmdWatchServer, CmdMeasureKernels, CmdSweep, CmdReplaySetting>;
 
 /// Panels append; the shell hands them to the jobs between frames.
 using Commands = std::vector<Command>;
@@ -147,8 +153,9 @@ struct RuleChoice {
 
 enum class JobState { idle, loading, running, held, stopping };
 
-/// Beginnings of JobStatus::activity during a sweep, and during the replay of a setting.
+/// Beginnings of JobStatus::activity during a sweep, the replay of a setting, and while a server is watched.
 inline constexpr const char* sweeping_activity = "sweeping: ";
+inline constexpr const char* watching_activity = "watching the server: ";
 inline constexpr const char* replaying_activity = "replaying: ";
 
 /// Status of the jobs for the window, besides the snapshot. Copied under a lock once a frame.

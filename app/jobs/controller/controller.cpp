@@ -12,15 +12,18 @@
 #include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/resolve.h"
+#include "app/jobs/resolve/vocabulary.h"
 #include "app/jobs/run/recorder.h"
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/sweep/saved_sweep.h"
 #include "app/jobs/sweep/sweep_job.h"
+#include "app/jobs/watch/watch_job.h"
 #include "base/log.h"
 #include "engine/draft/registry.h"
 #include "storage/capture_file.h"
 #include "storage/import/import_rounds.h"
 #include "storage/import/import_timeline.h"
+#include "storage/record_ids.h"
 
 namespace draftscope {
 namespace {
@@ -71,7 +74,11 @@ std::vector<RuleChoice> rule_choices() {
 
 constexpr std::chrono::milliseconds follow_interval{200};
 
-using Job = std::variant<CmdStart, CmdOpenFile, CmdMeasureKernels, CmdSweep, CmdReplaySetting>;
+/// Vocabularies of watched servers are numbered apart from those of runs.
+constexpr RowId first_watched_vocabulary = RowId{1} << 32;
+
+using Job =
+    std::variant<CmdStart, CmdOpenFile, CmdWatchServer, CmdMeasureKernels, CmdSweep, CmdReplaySetting>;
 
 /// What the window's thread, the job thread and the background share.
 struct Shared {
@@ -327,6 +334,53 @@ void perform(JobThread& jobs, const CmdOpenFile& command) {
         if (shown.has_new_records()) show();
     }
     if (!read.ok()) shared.set_error(read.error());
+}
+
+/// Passes records on with ids that continue those of the window's capture.
+class LaterIds final : public RecordSink {
+  public:
+    LaterIds(RecordSink& next, RowIds& ids) : next_(next), ids_(ids), first_(ids) {}
+    void push(Record record) override {
+        storage::visit_ids(record, [&](RowId& id, RowId RowIds::*counter) {
+            if (id == 0) return;
+            id += first_.*counter;
+            ids_.*counter = std::max(ids_.*counter, id);
+        });
+        next_.push(std::move(record));
+    }
+
+  private:
+    RecordSink& next_;
+    RowIds& ids_;
+    const RowIds first_;
+};
+
+Result<WatchConfig> watch_config(const CmdWatchServer& command, RowId vocabulary) {
+    WatchConfig config;
+    config.url = command.url;
+    config.max_new = command.prompts.max_new;
+    config.temperature = command.prompts.temperature;
+    config.seed = command.prompts.seed;
+    DS_TRY(load_vocabulary(command.prompts.model, "", vocabulary, config.rounds));
+    DS_ASSIGN(PromptSet prompts, read_prompts(command.prompts));
+    say_notes(prompts.notes);
+    config.conversations = std::move(prompts.conversations);
+    return config;
+}
+
+void perform(JobThread& jobs, const CmdWatchServer& command) {
+    Shared& shared = jobs.shared;
+    const auto config = watch_config(command, first_watched_vocabulary + jobs.host.ids().run);
+    if (!config.ok()) return shared.set_error(config.error());
+    leave_file(jobs);
+    shared.update([](JobStatus& status) {
+        if (status.state == JobState::loading) status.state = JobState::running;
+    });
+    LaterIds sink(shared.recorder, jobs.host.ids());
+    const auto done = watch(*config, sink, job_hooks(shared, watching_activity));
+    if (!done.ok()) return shared.set_error(done.error());
+    say_notes(done->rounds.notes);
+    if (!done->ended.empty() && !shared.gate.cancelled()) shared.set_error(done->ended);
 }
 
 void perform(JobThread& jobs, const CmdSweep& command) {

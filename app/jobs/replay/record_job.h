@@ -13,6 +13,7 @@ namespace draftscope {
 /// Options of `draftscope record`.
 struct RecordConfig {
     RunConfig run;       ///< target, prompts and sampling; drafter, head and tree are not used
+    std::string ids;     ///< file whose texts are followed, see read_given_texts(); "" = the target chooses
     std::string out;     ///< folder
     std::string source;  ///< program and version, for trace.json
     std::string aux;     ///< "2,15,27"; "" = EAGLE-3's default layers (2, L/2, L-3); "none"
@@ -27,9 +28,9 @@ struct RecordReport {
     Notes notes;  ///< of the model and the prompts
     double seconds = 0;
 };
-/// Decodes the prompts and writes the recording. Blocks. If cancelled, the recording contains the decoded
-/// part and report.info.complete is false; if cancelled before the first token, returns an error and writes
-/// nothing.
+/// Decodes the prompts, or follows given texts, and writes the recording. Blocks. If cancelled, the recording
+/// contains the decoded part and report.info.complete is false; if cancelled before the first token, returns
+/// an error and writes nothing.
 Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hooks);
 
 }  // namespace draftscope

@@ -3,7 +3,9 @@
 #include <filesystem>
 
 #include "capture/token_text.h"
+#include "engine/formats/model_file.h"
 #include "engine/formats/tensor_file.h"
+#include "storage/import/import_rounds.h"
 
 namespace draftscope {
 namespace {
@@ -62,6 +64,19 @@ Result<Vocabulary> make_vocabulary(const Tokenizer& tokenizer, const std::string
     }
     made.vocab = std::move(vocab);
     return made;
+}
+
+Status load_vocabulary(const std::string& model, const std::string& ranking, RowId id,
+                       RoundsOptions& options) {
+    if (model.empty())
+        return ranking.empty() ? Status()
+                               : bad_input("--ranking {}: needs --model, whose tokens it ranks", ranking);
+    DS_ASSIGN(const ModelFile file, open_model_file(model));
+    if (file.tokenizer == nullptr) return bad_input("--model {}: has no tokenizer", model);
+    DS_ASSIGN(const Vocabulary made, make_vocabulary(*file.tokenizer, ranking, id));
+    options.vocab = made.vocab;
+    options.ranking = made.ranking;
+    return {};
 }
 
 }  // namespace draftscope

@@ -11,6 +11,8 @@
 
 namespace draftscope {
 
+struct RoundsOptions;
+
 /// A target's tokens with text and, if a ranking is known, frequency rank and count.
 struct Vocabulary {
     std::shared_ptr<const Vocab> vocab;
@@ -20,5 +22,8 @@ struct Vocabulary {
 /// Builds the vocabulary. `ranking_path` "" = none. A ranking for another tokenizer is bad_input: its ids
 /// denote other tokens.
 Result<Vocabulary> make_vocabulary(const Tokenizer& tokenizer, const std::string& ranking_path, RowId id);
+/// Gives an import the tokens of a target, a GGUF file or folder, and a ranking's order of them; "" = none.
+Status load_vocabulary(const std::string& model, const std::string& ranking, RowId id,
+                       RoundsOptions& options);
 
 }  // namespace draftscope

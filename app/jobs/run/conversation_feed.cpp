@@ -77,10 +77,14 @@ Result<std::vector<TokenId>> ConversationFeed::append_turn(const Target& target,
     }
     state.messages.push_back({"user", user});
     DS_ASSIGN(const std::string text, chat.render(state.messages));
+    return encode_prompt(target, text, chat.is_raw());
+}
+
+Result<std::vector<TokenId>> ConversationFeed::encode_prompt(const Target& target, const std::string& text,
+                                                             bool raw) {
     std::vector<TokenId> tokens = target.tokenizer()->encode(text, true);
     const TokenId bos = target.tokenizer()->bos();
-    if (target.tokenizer()->add_bos(!chat.is_raw()) && bos != no_token &&
-        (tokens.empty() || tokens[0] != bos))
+    if (target.tokenizer()->add_bos(!raw) && bos != no_token && (tokens.empty() || tokens[0] != bos))
         tokens.insert(tokens.begin(), bos);
     const TokenId eos = target.tokenizer()->named_eos();
     if (target.tokenizer()->add_eos() && (tokens.empty() || tokens.back() != eos)) tokens.push_back(eos);

@@ -47,6 +47,10 @@ class ConversationFeed final : public PromptFeed {
     /// Returns prompts that were skipped and conversations that ended early.
     const Notes& notes() const { return notes_; }
 
+    /// Returns the whole text of a prompt as tokens; special tokens in it are read. `raw`: no template wrote
+    /// it.
+    static Result<std::vector<TokenId>> encode_prompt(const Target& target, const std::string& text,
+                                                      bool raw);
     /// Returns the first turn of a conversation as tokens. Errors come from the chat template.
     static Result<std::vector<TokenId>> first_turn(const Target& target, const Conversation& conversation,
                                                    const ChatTemplate& chat);

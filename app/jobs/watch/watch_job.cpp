@@ -193,12 +193,16 @@ std::string known_servers() {
 }
 
 Result<WatchReport> watch(const WatchConfig& config, RecordSink& sink, const JobHooks& hooks) {
+    if (config.max_new < 1) return bad_input("--max-new {}: must be at least 1", config.max_new);
+    if (!(config.temperature >= 0))
+        return bad_input("--temperature {}: must be 0 or more", config.temperature);
     DS_ASSIGN(const auto client,
               HttpClient::create({config.url, config.headers, config.timeout_s, hooks.cancelled}));
     hooks.report(-1, "asking the server which engine it is");
     DS_ASSIGN(const Server* server, find_server(*client, config));
     RoundsOptions options = config.rounds;
     options.format = server->format;
+    options.header.emplace("temperature", fmt::format("{:g}", config.temperature));
     const std::string model = config.model.empty() ? served_model(*client) : config.model;
     if (!model.empty()) options.header.emplace("target", model);
     const auto import = RoundsImport::create(options, sink);

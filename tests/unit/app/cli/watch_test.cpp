@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/support/stand_in_server.h"
+#include "tests/support/stand_in_llama.h"
 #include "tests/unit/app/cli/program.h"
 #include "tests/unit/app/cli/sql.h"
 
@@ -11,75 +11,18 @@ namespace {
 
 using nlohmann::json;
 
-/// A chunk of llama.cpp's /completion; counters are those since the start of the request.
-std::string chunk(int token, int tokens, double ms, int drafted, int accepted) {
-    json out = {{"content", "x"},
-                {"tokens", {token}},
-                {"stop", false},
-                {"timings",
-                 {{"prompt_n", 5},
-                  {"cache_n", 0},
-                  {"prompt_ms", 9.5},
-                  {"predicted_n", tokens},
-                  {"predicted_ms", ms}}}};
-    if (drafted > 0) out["timings"].update({{"draft_n", drafted}, {"draft_n_accepted", accepted}});
-    return "data: " + out.dump() + "\n\n";
-}
-
-std::string last_chunk() {
-    return "data: " +
-           json{{"content", ""},
-                {"tokens", json::array()},
-                {"stop", true},
-                {"stop_type", "limit"},
-                {"model", "tiny.gguf"},
-                {"prompt", "<user>Say it"},
-                {"generation_settings", {{"temperature", 0.0}, {"speculative.types", "none,draft-eagle3"}}},
-                {"timings",
-                 {{"prompt_n", 5},
-                  {"cache_n", 0},
-                  {"prompt_ms", 9.5},
-                  {"predicted_n", 7},
-                  {"predicted_ms", 60.0},
-                  {"draft_n", 6},
-                  {"draft_n_accepted", 3}}}}
-               .dump() +
-           "\n\n";
-}
-
-/// The answer to one prompt: a token of the prefill, a round of 3 drafts with 2 accepted, one without drafts,
-/// one of 3 with 1 accepted.
-std::vector<std::string> stream() {
-    return {chunk(4, 1, 0.001, 0, 0), chunk(5, 2, 20, 3, 2), chunk(6, 3, 20, 3, 2),  chunk(7, 4, 20, 3, 2),
-            chunk(8, 5, 30, 3, 2),    chunk(9, 6, 60, 6, 3), chunk(10, 7, 60, 6, 3), last_chunk()};
-}
-
 class WatchServer : public ::testing::Test {
   protected:
-    /// Plays llama.cpp's server; `completion` answers the prompts.
     static StandInServer::Answer play(const StandInServer::Request& request,
                                       const StandInServer::Answer& completion) {
-        if (request.path == "/props")
-            return {200,
-                    {json{{"default_generation_settings", json::object()}, {"model_path", "/m/tiny.gguf"}}
-                         .dump()}};
-        if (request.path == "/v1/models") return {200, {json{{"data", {{{"id", "tiny.gguf"}}}}}.dump()}};
-        if (request.path == "/apply-template") return {200, {json{{"prompt", "<user>Say it"}}.dump()}};
-        const bool streams = request.body.find("\"stream\":true") != std::string::npos;
-        if (request.path == "/completion" && !streams)
-            return {200,
-                    {json{{"model", "/m/tiny.gguf"},
-                          {"generation_settings", {{"speculative.types", "none,draft-eagle3"}}}}
-                         .dump()}};
-        if (request.path == "/completion") return completion;
-        return {404, {"no such path"}};
+        return play_llama_server(request, completion);
     }
     std::string out() const { return scratch_.file("w.dscope"); }
     ScratchFolder scratch_;
 };
 
 TEST_F(WatchServer, CapturesTheRoundsOfAServer) {
-    StandInServer server([](const auto& request) { return play(request, {200, stream()}); });
+    StandInServer server([](const auto& request) { return play(request, {200, llama_stream()}); });
     const ProcessResult done = run(
         scratch_, {"watch", server.url(), "--prompt", "Say it", "--max-new", "7", "--out", out(), "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
@@ -98,7 +41,7 @@ TEST_F(WatchServer, CapturesTheRoundsOfAServer) {
 }
 
 TEST_F(WatchServer, KnowsTheTextsOfTokens) {
-    StandInServer server([](const auto& request) { return play(request, {200, stream()}); });
+    StandInServer server([](const auto& request) { return play(request, {200, llama_stream()}); });
     const ProcessResult done = run(scratch_, {"watch", server.url(), "--prompt", "Say it", "--model",
                                               tiny_model(scratch_), "--out", out()});
     ASSERT_EQ(done.exit_code, 0) << done.err;
@@ -106,7 +49,7 @@ TEST_F(WatchServer, KnowsTheTextsOfTokens) {
 }
 
 TEST_F(WatchServer, SendsHeadersAndKeepsNone) {
-    StandInServer server([](const auto& request) { return play(request, {200, stream()}); });
+    StandInServer server([](const auto& request) { return play(request, {200, llama_stream()}); });
     const std::string headers = scratch_.file("headers");
     write_text(headers, "Authorization: Bearer secret-key\n");
     const ProcessResult done = run(
@@ -119,7 +62,7 @@ TEST_F(WatchServer, SendsHeadersAndKeepsNone) {
 }
 
 TEST_F(WatchServer, KeepsWhatCameBeforeTheServerWentAway) {
-    std::vector<std::string> half = stream();
+    std::vector<std::string> half = llama_stream();
     half.resize(5);
     StandInServer server([&](const auto& request) { return play(request, {200, half, true}); });
     const ProcessResult done = run(
@@ -147,7 +90,7 @@ TEST_F(WatchServer, SaysWhatAServerRefuses) {
 }
 
 TEST_F(WatchServer, FollowsNoRedirect) {
-    StandInServer target([](const auto& request) { return play(request, {200, stream()}); });
+    StandInServer target([](const auto& request) { return play(request, {200, llama_stream()}); });
     StandInServer server([&](const auto&) {
         return StandInServer::Answer{302, {}, false, "Location: " + target.url() + "/props"};
     });
