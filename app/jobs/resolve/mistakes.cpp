@@ -8,7 +8,7 @@ namespace draftscope {
 namespace {
 
 /// A field's label, the beginnings of messages about it, and a function that resets it to the default.
-struct Field {
+struct SessionField {
     std::string_view label;
     std::initializer_list<std::string_view> beginnings;
     void (*reset)(RunConfig& config, const RunConfig& defaults);
@@ -19,7 +19,7 @@ void reset(RunConfig& config, const RunConfig& defaults) {
     config.*member = defaults.*member;
 }
 
-const Field fields[] = {
+const SessionField fields[] = {
     {"Model", {"--model"}, reset<&RunConfig::model>},
     {"Drafter", {"--drafter"}, reset<&RunConfig::drafter>},
     {"Shadow heads", {"--shadow"}, reset<&RunConfig::shadow>},
@@ -43,8 +43,8 @@ const Field fields[] = {
     {"Prompt", {"nothing to decode"}, [](RunConfig& config, const RunConfig&) { config.prompt = "text"; }},
 };
 
-const Field* find_field(std::string_view message) {
-    for (const Field& field : fields)
+const SessionField* find_field(std::string_view message) {
+    for (const SessionField& field : fields)
         for (const std::string_view beginning : field.beginnings)
             if (message.starts_with(beginning)) return &field;
     return nullptr;
@@ -59,7 +59,7 @@ std::vector<Mistake> find_mistakes(RunConfig config) {
         const Status status = validate(config);
         if (status.ok()) return mistakes;
         const std::string& message = status.error().message;
-        const Field* field = find_field(message);
+        const SessionField* field = find_field(message);
         const std::string label(field == nullptr ? std::string_view() : field->label);
         const bool again = std::ranges::any_of(mistakes, [&](const Mistake& m) { return m.field == label; });
         if (!again) mistakes.push_back({label, message});
