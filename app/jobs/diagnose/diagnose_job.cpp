@@ -121,6 +121,9 @@ class Diagnosis {
 
     Result<DiagnoseReport> run() {
         const TimeNs start = monotonic_ns();
+        if (config_.recording.empty() && config_.target.prompts_file.empty())
+            return bad_input(
+                "diagnose needs texts: name --recording R, or --prompts F for the target to decode");
         if (!config_.rounds.empty()) DS_TRY(read_rounds());
         if (replay_.tree.empty())
             replay_.tree = fmt::format("chain={}", std::max<std::size_t>(3, report_.engine.size()));
@@ -150,6 +153,7 @@ class Diagnosis {
     Status decode() {
         RunConfig run = config_.target;
         run.drafter = config_.drafter;
+        run.max_new = max_new();
         DS_ASSIGN(const ResolvedRun resolved, resolve_run(run));
         DS_ASSIGN(const ModelFile file, open_model_file(resolved.config.model));
         const auto precision = resolved.load_precision().value_or(file.auto_precision());
