@@ -277,8 +277,8 @@ class TableBuilder {
         if (!method.full) return out;
         const auto both = common_units(method, &samples_.methods[*method.full], nullptr, 0);
         out.rho_tau = ratio_of_means(both, &Work::tau_unclipped);
-        out.against_full = ratio_of_means(both, &Work::speed);
-        out.end_to_end_against_full = ratio_of_means(both, &Work::end_to_end_speed);
+        out.speedup_vs_full = ratio_of_means(both, &Work::speed);
+        out.end_to_end_speedup_vs_full = ratio_of_means(both, &Work::end_to_end_speed);
         return out;
     }
     /// Means over tasks of each repetition.

@@ -72,7 +72,7 @@ struct BenchMacro : BenchDeviations {
     std::optional<Estimate> tau_unclipped;  ///< the papers' tau
     std::optional<Estimate> speedup, end_to_end_speedup;
     /// Relative to the full head: ratios of two means, of tau_unclipped and of speeds, as the papers'.
-    std::optional<Estimate> rho_tau, against_full, end_to_end_against_full;
+    std::optional<Estimate> rho_tau, speedup_vs_full, end_to_end_speedup_vs_full;
 };
 /// The row of one method.
 struct BenchRow {

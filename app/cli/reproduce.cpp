@@ -31,8 +31,10 @@ constexpr auto value_fields =
          field("published_sd", &PaperValue::deviation));
 constexpr auto row_fields =
     join(null_if_none(join(DS_FIELDS(PaperRow, method), field("missing", &PaperRow::needs))),
-         field("row", &PaperRow::name), DS_FIELDS(PaperRow, kind, notes), DS_FIELDS(PaperRow, rho_tau),
-         intervals_of(DS_FIELDS(PaperRow, rho_tau)), as(list_of(value_fields), DS_FIELDS(PaperRow, values)));
+         field("row", &PaperRow::name), DS_FIELDS(PaperRow, kind, notes),
+         DS_FIELDS(PaperRow, rho_tau, speedup_vs_full),
+         intervals_of(DS_FIELDS(PaperRow, rho_tau, speedup_vs_full)),
+         as(list_of(value_fields), DS_FIELDS(PaperRow, values)));
 
 json block_json(const PaperBlock& block) {
     json out = write_fields(
@@ -51,10 +53,10 @@ json reproduce_json(const ReproduceReport& report) {
     json out = write_fields(DS_FIELDS(ReproduceReport, target, synthetic, precision, backend, vocabulary,
                                       conversations, tasks_left_out, differences, cancelled, seconds),
                             report);
-    out.update(
-        write_fields(join(field("table", &PaperTable::name), DS_FIELDS(PaperTable, paper, arxiv, title),
-                          field("against", &PaperTable::target)),
-                     report.table));
+    out.update(write_fields(
+        join(field("table", &PaperTable::name), DS_FIELDS(PaperTable, paper, arxiv, title),
+             field("against", &PaperTable::target), field("paper_vocabulary", &PaperTable::vocabulary)),
+        report.table));
     out["version"] = version;
     out["blocks"] = json::array();
     for (const PaperBlock& block : report.table.blocks) out["blocks"].push_back(block_json(block));

@@ -30,8 +30,8 @@ struct PaperRow {
     std::vector<PaperValue> values;
     std::string method = {};  ///< of BenchReport::methods, as parse_bench_method() reads it; "" = none
     std::vector<std::string> notes = {};  ///< about our values
-    std::optional<Estimate> rho_tau =
-        {};  ///< ours, a ratio of means over tasks; absent without the full head
+    /// Ours relative to the full head: ratios of means over tasks; absent without the full head.
+    std::optional<Estimate> rho_tau = {}, speedup_vs_full = {};
 };
 /// The rows of one setup, which one benchmark decodes.
 struct PaperBlock {

@@ -404,7 +404,10 @@ Status measure(Reproduction& job, PaperBlock& block, const JobHooks& hooks) {
             const BenchCell* cell = place == tasks.end() ? nullptr : &measured->tasks[place - tasks.begin()];
             value = measured_value(std::move(value), *measured, cell, block.with_prefill);
         }
-        if (measured != nullptr && !report.synthetic) row.rho_tau = measured->macro.rho_tau;
+        if (measured == nullptr) continue;
+        const BenchMacro& mean = measured->macro;
+        if (!report.synthetic) row.rho_tau = mean.rho_tau;
+        row.speedup_vs_full = block.with_prefill ? mean.end_to_end_speedup_vs_full : mean.speedup_vs_full;
     }
     return {};
 }
@@ -517,7 +520,7 @@ PaperValue measured_value(PaperValue value, const BenchRow& row, const BenchCell
     if (quantity == "tau") value.ours = mean.tau_unclipped;
     if (quantity == "rho_tau") value.ours = mean.rho_tau;
     if (quantity == "speedup_vs_full")
-        value.ours = with_prefill ? mean.end_to_end_against_full : mean.against_full;
+        value.ours = with_prefill ? mean.end_to_end_speedup_vs_full : mean.speedup_vs_full;
     if (quantity == "nu") value.ours = row.cost.nu;
     return value;
 }
