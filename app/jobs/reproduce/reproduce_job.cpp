@@ -475,9 +475,18 @@ void list_differences(Reproduction& job) {
     for (const PaperBlock& block : table.blocks) add_differences(job, block, named);
     for (const auto& [what, rows] : named)
         job.add_difference(fmt::format("{}: {}", what, fmt::join(rows, ", ")));
-    if (table.has("active_tokens"))
-        job.add_difference(
-            "active_tokens: one row's shortlist, as in the papers; a call reads the union of its rows'");
+    std::string shares;
+    for (const PaperBlock& block : table.blocks)
+        for (const PaperRow& row : block.rows)
+            for (const PaperValue& value : row.values)
+                if (value.quantity == "active_tokens" && value.column == "Average" && value.ours &&
+                    value.value)
+                    shares += fmt::format("; {} {:.1f} % of the vocabulary here, {:.1f} % in the paper",
+                                          row.name, 100 * value.ours->value / report.vocabulary,
+                                          100 * *value.value / table.vocabulary);
+    if (!shares.empty())
+        job.add_difference("active_tokens: one row's shortlist, a call reads the union of its rows'" +
+                           shares);
     if (report.synthetic)
         job.add_difference(
             "SYNTHETIC weights: acceptance is random, so no tau is shown and speeds mean little");
