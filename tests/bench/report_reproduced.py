@@ -159,14 +159,17 @@ def finding(block, quantity, vocabularies):
     inside = sum(1 for _, _, interval, paper in rows if interval and interval[0] <= paper <= interval[1])
     swapped = [(a[0], b[0]) for i, a in enumerate(rows) for b in rows[i + 1:] if (a[1] - b[1]) * (a[3] - b[3]) < 0]
     name, ours, interval, paper = max(rows, key=lambda row: abs(row[1] - row[3]))
-    text = f"The largest difference in {NAMES.get(quantity, quantity)} is that of {name}: {with_interval(ours, interval)} here, {paper:.3f} there."
+    what = NAMES.get(quantity, quantity)
+    if len(rows) == 1:
+        within = (" The interval contains the paper's." if inside else " The interval is without the paper's.") if interval else ""
+        return f"{name} has {what} {with_interval(ours, interval)} here, {paper:.3f} there.{within}"
+    text = f"The largest difference in {what} is that of {name}: {with_interval(ours, interval)} here, {paper:.3f} there."
     if any(row[2] for row in rows):
-        text = f"Of {len(rows)} rows, {inside} {'has' if inside == 1 else 'have'} the paper's {NAMES.get(quantity, quantity)} within the interval. " + text
-    if len(rows) > 1:
-        order = "The rows are in the paper's order" if not swapped else \
-            f"Of {len(rows) * (len(rows) - 1) // 2} pairs of rows, {len(swapped)} {'is' if len(swapped) == 1 else 'are'} in another order than the paper's"
-        text += f" {order}."
-    return text
+        text = f"Of {len(rows)} rows, {inside} {'has' if inside == 1 else 'have'} the paper's {what} within the interval. " + text
+    pairs = len(rows) * (len(rows) - 1) // 2
+    if not swapped:
+        return text + " The rows are in the paper's order."
+    return text + f" Of {pairs} pairs of rows, {len(swapped)} {'is' if len(swapped) == 1 else 'are'} in another order than the paper's."
 
 
 def block_tables(block, vocabularies):

@@ -153,6 +153,8 @@ class Reproduced(Folder):
         self.assertIn("Of 2 rows, 1 has the paper's rho_tau within the interval.", text)
         self.assertIn("that of fr-spec V=32k: 0.900 [0.880, 0.920] here, 0.947 there.", text)
         self.assertIn("The rows are in the paper's order.", text)
+        self.keep(report_reproduced.measurements()[0], reproduced(ROWS[:2]))
+        self.assertIn("fr-spec V=32k has rho_tau 0.900 [0.880, 0.920] here, 0.947 there. The interval is without the paper's.", self.page())
         swapped = json.loads(json.dumps(ROWS))
         swapped[2]["rho_tau"] = 0.95
         self.keep(report_reproduced.measurements()[0], reproduced(swapped))
