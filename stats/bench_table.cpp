@@ -168,6 +168,21 @@ class TableBuilder {
         return estimate_of(
             std::move(units), [speed](const Pair& sum) { return ratio(sum, speed); }, tasks);
     }
+    /// Returns the mean over tasks of a method's figure relative to the other method's mean.
+    std::optional<Estimate> ratio_of_means(const std::vector<BenchUnit>& units,
+                                           std::optional<double> (Work::*figure)() const) const {
+        const auto value = [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
+            const auto mean_of = [&](Work Pair::*of) {
+                return mean_of_tasks(
+                    units, table_.tasks.size(), [&](const Pair& sum) { return (sum.*of.*figure)(); }, drawn);
+            };
+            const auto a = mean_of(&Pair::method), b = mean_of(&Pair::base);
+            return a && b ? std::optional(*a / *b) : std::nullopt;
+        };
+        const auto ratio = value({});
+        return ratio ? std::optional(bootstrap_estimate(*ratio, units.size(), value, options_))
+                     : std::nullopt;
+    }
     static std::optional<double> tau_of(const Pair& sum) { return sum.method.tau(); }
     static std::optional<double> tau_unclipped_of(const Pair& sum) { return sum.method.tau_unclipped(); }
 
@@ -253,11 +268,17 @@ class TableBuilder {
         out.tau = mean_of(&BenchCell::tau);
         out.tokens_per_second = mean_of(&BenchCell::tokens_per_second);
         out.end_to_end_tokens_per_second = mean_of(&BenchCell::end_to_end_tokens_per_second);
+        out.row_tokens = mean_of(&BenchCell::row_tokens);
         out.tau_unclipped = estimate_of(common_units(method, &method, nullptr, 0), tau_unclipped_of, true);
         const std::vector<BenchUnit> units = common_units(method, plain(), nullptr, 0);
         out.speedup = estimate(units, &Work::speed, true);
         out.end_to_end_speedup = estimate(units, &Work::end_to_end_speed, true);
         set_deviations(mean_repetitions(method), out);
+        if (!method.full) return out;
+        const auto both = common_units(method, &samples_.methods[*method.full], nullptr, 0);
+        out.rho_tau = ratio_of_means(both, &Work::tau_unclipped);
+        out.speedup_vs_full = ratio_of_means(both, &Work::speed);
+        out.end_to_end_speedup_vs_full = ratio_of_means(both, &Work::end_to_end_speed);
         return out;
     }
     /// Means over tasks of each repetition.

@@ -68,9 +68,11 @@ struct BenchCell : BenchDeviations {
 };
 /// Arithmetic means of the tasks' figures, as the papers' averages are.
 struct BenchMacro : BenchDeviations {
-    std::optional<double> tau, tokens_per_second, end_to_end_tokens_per_second;
+    std::optional<double> tau, tokens_per_second, end_to_end_tokens_per_second, row_tokens;
     std::optional<Estimate> tau_unclipped;  ///< the papers' tau
     std::optional<Estimate> speedup, end_to_end_speedup;
+    /// Relative to the full head: ratios of two means, of tau_unclipped and of speeds, as the papers'.
+    std::optional<Estimate> rho_tau, speedup_vs_full, end_to_end_speedup_vs_full;
 };
 /// The row of one method.
 struct BenchRow {

@@ -41,9 +41,10 @@ constexpr auto cell_fields =
 constexpr auto macro_fields =
     join(DS_FIELDS(BenchMacro, tau, tau_sd, tau_unclipped, tau_unclipped_sd, tokens_per_second,
                    tokens_per_second_sd, speedup_sd, end_to_end_tokens_per_second,
-                   end_to_end_tokens_per_second_sd, end_to_end_speedup_sd),
+                   end_to_end_tokens_per_second_sd, end_to_end_speedup_sd, row_tokens),
          intervals_of(DS_FIELDS(BenchMacro, tau_unclipped)),
-         with_intervals(DS_FIELDS(BenchMacro, speedup, end_to_end_speedup)));
+         with_intervals(DS_FIELDS(BenchMacro, speedup, end_to_end_speedup, rho_tau, speedup_vs_full,
+                                  end_to_end_speedup_vs_full)));
 
 json ratio_json(const Estimate& ratio, std::optional<bool> differs) {
     return {{"ratio", ratio},

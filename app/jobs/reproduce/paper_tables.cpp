@@ -11,16 +11,20 @@
 #include <nlohmann/json.hpp>
 
 #include "app/jobs/resolve/assets.h"
-#include "app/jobs/run/run_job.h"
 #include "base/did_you_mean.h"
 
 namespace draftscope {
 namespace {
 
-namespace fs = std::filesystem;
 using json = nlohmann::ordered_json;
 
-constexpr std::string_view average = "Average";
+const json no_members = json::object();
+
+/// Returns a member that is an object; empty if there is none.
+const json& object_of(const json& object, const std::string& key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_object() ? *found : no_members;
+}
 
 std::string text_of(const json& object, const char* key) {
     const auto found = object.find(key);
@@ -32,12 +36,6 @@ std::optional<T> number_of(const json& object, const std::string& key) {
     const auto found = object.find(key);
     if (found == object.end() || !found->is_number()) return std::nullopt;
     return found->get<T>();
-}
-
-/// Returns "table-1" for "Table 1".
-std::string short_name(std::string table) {
-    for (char& c : table) c = c == ' ' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return table;
 }
 
 /// Returns whether a result's source names the table: "Table 1: tau, rho_tau; Table 2: tokens_per_second".
@@ -52,9 +50,9 @@ std::string row_name(const json& result) {
 }
 
 /// Returns the quantities of a list in the file, without deviations and percent signs.
-std::vector<std::string> quantities(const json& list) {
+std::vector<std::string> quantities(const json& layout, const char* key) {
     std::vector<std::string> out;
-    for (const json& one : list) {
+    for (const json& one : layout.value(key, json::array())) {
         std::string name = one.get<std::string>();
         if (name.ends_with("_sd")) continue;
         if (name.ends_with('%')) name.pop_back();
@@ -73,6 +71,8 @@ PaperBlock make_block(const json& setup, const json& rerun) {
     block.max_new_text = text_of(setup, "max_new");
     block.drafter = rerun.at("drafter").get<std::string>();
     block.tree = rerun.at("tree").get<std::string>();
+    block.verify = rerun.value("verify", RunConfig().verify);
+    block.verified = text_of(rerun, "verified");
     block.temperature = number_of<double>(setup, "temperature");
     block.batch = number_of<int>(setup, "batch");
     block.runs = number_of<int>(setup, "runs");
@@ -82,201 +82,117 @@ PaperBlock make_block(const json& setup, const json& rerun) {
     return block;
 }
 
-/// Makes the tables of one file.
-class PaperFile {
-  public:
-    PaperFile(std::string stem, const json& data) : stem_(std::move(stem)), data_(data) {}
+PaperRow make_row(const json& result, const std::string& recipe, const json& layout,
+                  const std::vector<std::string>& columns) {
+    const bool needs = recipe.starts_with("needs ");
+    const std::string kind = text_of(result, "kind");
+    PaperRow row{
+        row_name(result), needs ? "" : recipe, needs ? recipe : "", kind, result.value("tau_kind", kind), {}};
+    const auto add = [&](const json& cells, const std::string& column, const std::string& quantity) {
+        row.values.push_back({column, quantity, number_of<double>(cells, quantity),
+                              number_of<double>(cells, quantity + "_sd")});
+    };
+    for (const std::string& quantity : quantities(layout, layout.contains("cells") ? "cells" : "average"))
+        for (const std::string& column : columns)
+            add(object_of(object_of(result, "tasks"), column), column, quantity);
+    for (const std::string& quantity : quantities(layout, "average")) add(result, "Average", quantity);
+    return row;
+}
 
-    /// Returns the tables that have values for `target`, or for their first target if it is "".
-    std::vector<PaperTable> tables(const std::string& target) {
-        std::vector<PaperTable> out;
-        if (!data_.contains("rerun")) return out;
-        const json none = json::object();
-        const json& own = data_["rerun"].contains("tables") ? data_["rerun"]["tables"] : none;
-        const auto add = [&](PaperTable table) {
-            if (!table.blocks.empty()) out.push_back(std::move(table));
-        };
-        for (const json& entry : data_.at("tables")) {
-            const std::string name = text_of(entry, "table");
-            if (own.contains(name))
-                add(own_table(name, entry, own[name], target));
-            else if (entry.contains("cells"))
-                add(table_of_results(entry, {name}, {}, entry, target));
-        }
-        for (const auto& [name, entry] : own.items())
-            if (entry.contains("title")) add(own_table(name, entry, entry, target));
-        return out;
-    }
-
-  private:
-    PaperTable head_of(const std::string& table, const json& entry) const {
-        PaperTable out;
-        out.name = fmt::format("{}/{}", stem_, short_name(table));
-        out.paper = text_of(data_, "short");
-        out.citation = text_of(data_, "citation");
-        out.arxiv = fmt::format("{}{}", text_of(data_, "arxiv"), text_of(data_, "version"));
-        out.table = table;
-        out.title = text_of(entry, "title");
-        out.note = text_of(entry, "note");
-        const json& rerun = data_["rerun"];
-        for (const json& file : rerun.at("prompts")) out.prompts.push_back(file.get<std::string>());
-        for (const auto& [task, text] : data_.at("tasks").items()) {
-            out.task_texts[task] = text.get<std::string>();
-            const bool renamed = rerun.contains("tasks") && rerun["tasks"].contains(task);
-            out.tasks[task] = renamed ? rerun["tasks"][task].get<std::string>() : task;
-        }
-        return out;
-    }
-
-    /// Keeps the tasks of the columns, and sets the target's vocabulary.
-    void finish(PaperTable& table) const {
-        if (!table.columns.empty())
-            std::erase_if(table.tasks, [&](const auto& task) {
-                return std::ranges::find(table.columns, task.first) == table.columns.end();
-            });
-        table.vocabulary = data_["rerun"].at("vocabulary").at(table.target).get<int>();
-    }
-
-    void set_columns(PaperTable& table, const json& entry) const {
-        for (const json& column : entry.at("columns")) table.columns.push_back(column.get<std::string>());
-    }
-
-    /// Returns the recipe of a row, by its full name or that of its head.
-    std::string recipe(const json& result) const {
-        const json& rows = data_["rerun"].at("rows");
-        const std::string name = row_name(result), head = text_of(result, "head");
-        return rows.contains(name) ? rows[name].get<std::string>() : rows.at(head).get<std::string>();
-    }
-
-    PaperRow make_row(const json& result, const PaperTable& table, const json& entry) const {
-        PaperRow row;
-        row.name = row_name(result);
-        row.head = recipe(result);
-        if (row.head.starts_with("needs ")) row.needs = std::exchange(row.head, "");
-        row.kind = text_of(result, "kind");
-        row.tau_kind = result.contains("tau_kind") ? text_of(result, "tau_kind") : row.kind;
-        const auto value = [](const json& cells, const std::string& column, const std::string& quantity) {
-            return PaperValue{column, quantity, number_of<double>(cells, quantity),
-                              number_of<double>(cells, quantity + "_sd")};
-        };
-        const json none = json::object();
-        const json& tasks = result.contains("tasks") ? result["tasks"] : none;
-        for (const std::string& quantity : quantities(entry.at("cells")))
-            for (const std::string& column : table.columns)
-                row.values.push_back(value(tasks.contains(column) ? tasks[column] : none, column, quantity));
-        for (const std::string& quantity : quantities(entry.at("average")))
-            row.values.push_back(value(result, std::string(average), quantity));
-        return row;
-    }
-
-    /// Makes a table of the results that stem from `sources`. `only`: names of its rows; empty = all.
-    PaperTable table_of_results(const json& about, const std::vector<std::string>& sources,
-                                const std::vector<std::string>& only, const json& entry,
-                                const std::string& target) const {
-        PaperTable table = head_of(text_of(about, "table"), about);
-        set_columns(table, entry);
-        const json& setups = data_["rerun"].at("setups");
-        std::vector<std::string> keys;  // of table.blocks
-        for (const json& result : data_.at("results")) {
-            const std::string key = text_of(result, "setup"), name = text_of(result, "target");
-            const bool listed = std::ranges::any_of(
-                sources, [&](const std::string& source) { return stems_from(result, source); });
-            const auto is_same = [&](const std::string& row) {
-                return row == row_name(result) || row == text_of(result, "head");
-            };
-            if (!listed || !setups.contains(key) || (!only.empty() && std::ranges::none_of(only, is_same)))
-                continue;
-            if (std::ranges::find(table.targets, name) == table.targets.end()) table.targets.push_back(name);
-            if (table.target.empty() && (target.empty() || target == name)) table.target = name;
-            if (name != table.target) continue;
-            auto place = std::ranges::find(keys, key);
-            if (place == keys.end()) {
-                keys.push_back(key);
-                place = keys.end() - 1;
-                table.blocks.push_back(make_block(data_.at("setups").at(key), setups[key]));
-            }
-            table.blocks[place - keys.begin()].rows.push_back(make_row(result, table, entry));
-        }
-        if (!table.blocks.empty()) finish(table);
-        return table;
-    }
-
-    /// Makes a table that `rerun.tables` describes: of the results of other tables, or with rows of its own,
-    /// whose values are the last numbers of the rows in the paper's table.
-    PaperTable own_table(const std::string& name, const json& about, const json& own,
-                         const std::string& target) const {
-        if (own.contains("of")) {
-            const auto sources = own["of"].get<std::vector<std::string>>();
-            for (const json& entry : data_.at("tables"))
-                if (text_of(entry, "table") == sources.front())
-                    return table_of_results(about, sources, own.at("only").get<std::vector<std::string>>(),
-                                            entry, target);
-            return {};
-        }
-        PaperTable table = head_of(name, about);
-        set_columns(table, own);
-        table.target = own.at("target").get<std::string>();
-        table.targets = {table.target};
-        if (!target.empty() && target != table.target) return table;
-        const std::string key = own.at("setup").get<std::string>();
-        PaperBlock block = make_block(data_.at("setups").at(key), data_["rerun"].at("setups").at(key));
-        for (const json& pair : own.at("rows")) {
-            PaperRow row;
-            row.name = pair.at(0).get<std::string>();
-            row.head = pair.at(1).get<std::string>();
-            row.kind = row.tau_kind = "measured";
-            for (const std::string& quantity : quantities(own.at("average"))) {
-                for (const std::string& column : table.columns)
-                    row.values.push_back({column, quantity, {}, {}});
-                row.values.push_back({std::string(average), quantity, published(about, row.name), {}});
-            }
-            block.rows.push_back(std::move(row));
-        }
-        table.blocks.push_back(std::move(block));
-        finish(table);
-        return table;
-    }
-
-    /// Returns the last number of the row whose first cells are `name`, joined by commas.
-    static std::optional<double> published(const json& about, const std::string& name) {
-        if (!about.contains("rows") || about.contains("setup")) return std::nullopt;
-        for (const json& row : about["rows"]) {
-            std::vector<std::string> texts;
+/// Returns the rows that a table of `rerun` names itself, as results. A row's published value is the last
+/// number of the row in the paper's table whose words are its name.
+json rows_as_results(const json& about, const json& own) {
+    json out = json::array();
+    for (const json& pair : own.at("rows")) {
+        json result = {{"head", pair.at(0)}, {"kind", "measured"}, {"recipe", pair.at(1)}};
+        result.update({{"target", own.at("target")}, {"setup", own.at("setup")}});
+        for (const json& row : about.value("rows", json::array())) {
+            std::vector<std::string> words;
             for (const json& cell : row)
-                if (cell.is_string()) texts.push_back(cell.get<std::string>());
-            if (fmt::format("{}", fmt::join(texts, ", ")) == name && row.back().is_number())
-                return row.back().get<double>();
+                if (cell.is_string()) words.push_back(cell.get<std::string>());
+            if (row.back().is_number() && fmt::format("{}", fmt::join(words, ", ")) == pair.at(0))
+                for (const std::string& quantity : quantities(own, "average")) result[quantity] = row.back();
         }
-        return std::nullopt;
-    }
-
-    std::string stem_;
-    const json& data_;
-};
-
-/// Reads the tables of all files. Tables without values for `target` are left out.
-Result<std::vector<PaperTable>> read_tables(const std::string& target) {
-    const std::string folder = find_asset("published");
-    if (folder.empty())
-        return bad_input("assets/published: not found; set DRAFTSCOPE_ASSETS to the folder assets");
-    std::vector<fs::path> paths;
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder, error))
-        if (entry.path().extension() == ".json") paths.push_back(entry.path());
-    std::ranges::sort(paths);
-    std::vector<PaperTable> out;
-    for (const fs::path& path : paths) {
-        try {
-            std::ifstream file(path);
-            const json data = json::parse(file);
-            for (PaperTable& table : PaperFile(path.stem().string(), data).tables(target))
-                out.push_back(std::move(table));
-        } catch (const json::exception& wrong) {
-            return bad_input("{}: not as docs/FORMATS.md, \"Published results\", describes: {}",
-                             path.string(), wrong.what());
-        }
+        out.push_back(std::move(result));
     }
     return out;
+}
+
+/// Makes the table `name`. `own` is what `rerun.tables` says of it: it selects results of other tables (`of`,
+/// `only`), or has rows of its own.
+PaperTable make_table(const std::string& stem, const json& data, const std::string& name, const json& about,
+                      const json& own, const std::string& target) {
+    const json& rerun = data.at("rerun");
+    PaperTable table;
+    table.name = fmt::format("{}/{}", stem, name);
+    for (char& c : table.name)
+        c = c == ' ' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    table.paper = text_of(data, "short");
+    table.citation = text_of(data, "citation");
+    table.arxiv = text_of(data, "arxiv") + text_of(data, "version");
+    table.table = name;
+    table.title = text_of(about, "title");
+    table.note = text_of(about, "note");
+    table.prompts = rerun.at("prompts").get<std::vector<std::string>>();
+    const std::vector<std::string> sources = own.value("of", std::vector{name});
+    const auto only = own.value("only", std::vector<std::string>());
+    const auto others = std::ranges::find_if(
+        data.at("tables"), [&](const json& one) { return text_of(one, "table") == sources.front(); });
+    const json layout = own.contains("rows") ? own : own.contains("of") ? *others : about;
+    if (!layout.contains("average")) return table;
+    table.columns = layout.at("columns").get<std::vector<std::string>>();
+    std::vector<std::string> keys;  // of table.blocks
+    const json rows = own.contains("rows") ? rows_as_results(about, own) : json();
+    for (const json& result : rows.is_null() ? data.at("results") : rows) {
+        const std::string key = text_of(result, "setup"), of = text_of(result, "target");
+        const bool listed = result.contains("recipe") || std::ranges::any_of(sources, [&](const auto& one) {
+                                return stems_from(result, one);
+                            });
+        const auto is_row = [&](const std::string& one) {
+            return one == row_name(result) || one == text_of(result, "head");
+        };
+        if (!listed || !object_of(rerun, "setups").contains(key) ||
+            (!only.empty() && std::ranges::none_of(only, is_row)))
+            continue;
+        if (std::ranges::find(table.targets, of) == table.targets.end()) table.targets.push_back(of);
+        if (table.target.empty() && (target.empty() || target == of)) table.target = of;
+        if (of != table.target) continue;
+        auto place = std::ranges::find(keys, key);
+        if (place == keys.end()) {
+            place = keys.insert(place, key);
+            table.blocks.push_back(make_block(data.at("setups").at(key), rerun["setups"][key]));
+        }
+        const json& recipes = object_of(rerun, "rows");
+        const auto recipe = recipes.find(row_name(result));
+        table.blocks[place - keys.begin()].rows.push_back(
+            make_row(result,
+                     result.value("recipe", recipe != recipes.end()
+                                                ? recipe->get<std::string>()
+                                                : text_of(recipes, text_of(result, "head").c_str())),
+                     layout, table.columns));
+    }
+    if (table.blocks.empty()) return table;
+    for (const auto& [task, text] : data.at("tasks").items()) {
+        table.task_texts[task] = text.get<std::string>();
+        if (table.columns.empty() || std::ranges::find(table.columns, task) != table.columns.end())
+            table.tasks[task] = object_of(rerun, "tasks").value(task, task);
+    }
+    table.vocabulary = rerun.at("vocabulary").at(table.target).get<int>();
+    return table;
+}
+
+/// Adds the tables of one file.
+void add_tables(const std::string& stem, const json& data, const std::string& target,
+                std::vector<PaperTable>& out) {
+    if (!data.contains("rerun")) return;
+    const json& own = object_of(data["rerun"], "tables");
+    const auto add = [&](const std::string& name, const json& about) {
+        PaperTable table = make_table(stem, data, name, about, object_of(own, name), target);
+        if (!table.blocks.empty()) out.push_back(std::move(table));
+    };
+    for (const json& about : data.at("tables")) add(text_of(about, "table"), about);
+    for (const auto& [name, about] : own.items())
+        if (about.contains("title")) add(name, about);
 }
 
 }  // namespace
@@ -284,32 +200,49 @@ Result<std::vector<PaperTable>> read_tables(const std::string& target) {
 bool PaperTable::has(std::string_view quantity) const {
     for (const PaperBlock& block : blocks)
         for (const PaperRow& row : block.rows)
-            for (const PaperValue& value : row.values)
-                if (value.quantity == quantity) return true;
+            if (std::ranges::find(row.values, quantity, &PaperValue::quantity) != row.values.end())
+                return true;
     return false;
 }
 
-Result<std::vector<PaperTable>> read_paper_tables() {
-    return read_tables("");
+std::string PaperTable::task_of(std::string_view category) const {
+    for (const auto& [task, own] : tasks)
+        if (own == task_of_category(category)) return task;
+    return {};
+}
+
+Result<std::vector<PaperTable>> read_paper_tables(const std::string& target) {
+    const std::vector<std::string> paths = list_assets("published", ".json");
+    if (paths.empty())
+        return bad_input("assets/published: not found; set DRAFTSCOPE_ASSETS to the folder assets");
+    std::vector<PaperTable> out;
+    for (const std::string& path : paths) {
+        try {
+            std::ifstream file(path);
+            add_tables(std::filesystem::path(path).stem().string(), json::parse(file), target, out);
+        } catch (const json::exception& wrong) {
+            return bad_input("{}: not as docs/FORMATS.md, \"Published results\", describes: {}", path,
+                             wrong.what());
+        }
+    }
+    return out;
 }
 
 Result<PaperTable> find_paper_table(const std::string& name, const std::string& target) {
-    DS_ASSIGN(const std::vector<PaperTable> all, read_tables(""));
+    DS_ASSIGN(const std::vector<PaperTable> all, read_paper_tables());
     std::vector<std::string_view> known, of_paper;
-    const std::string paper = name.substr(0, name.find('/'));
-    const PaperTable* found = nullptr;
     for (const PaperTable& table : all) {
         known.push_back(table.name);
-        if (table.name.starts_with(paper + "/")) of_paper.push_back(known.back());
-        if (table.name == name) found = &table;
+        if (table.name.starts_with(name.substr(0, name.find('/')) + "/")) of_paper.push_back(known.back());
     }
-    if (found == nullptr)
+    const auto found = std::ranges::find(all, name, &PaperTable::name);
+    if (found == all.end())
         return bad_input("reproduce {}: unknown table; {}{}", name,
                          of_paper.empty() ? "draftscope reproduce --list names all"
                                           : fmt::format("known: {}", fmt::join(of_paper, ", ")),
                          did_you_mean(name, known));
     if (target.empty() || target == found->target) return *found;
-    DS_ASSIGN(std::vector<PaperTable> of_target, read_tables(target));
+    DS_ASSIGN(std::vector<PaperTable> of_target, read_paper_tables(target));
     for (PaperTable& table : of_target)
         if (table.name == name) return std::move(table);
     const std::vector<std::string_view> targets(found->targets.begin(), found->targets.end());

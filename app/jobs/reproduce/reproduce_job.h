@@ -1,10 +1,9 @@
 #pragma once
 
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "app/jobs/bench/bench_job.h"
 #include "app/jobs/reproduce/paper_tables.h"
 
 /// Measures a paper's table again, on another target and machine, and puts the published values next to it.
@@ -14,57 +13,38 @@ namespace draftscope {
 struct ReproduceConfig {
     std::string table;    ///< "fr-spec/table-1"
     std::string against;  ///< target whose published values are shown; "" = the table's first
-    std::string model, backend = "cpu", precision = "auto";
-    int threads = 0;
-    std::string drafter, tree;
+    /// The settings of every method. `limit` counts the conversations of each task.
+    RunConfig run;
     std::vector<std::string> head_weights;  ///< HEAD=PATH; several of one head are told apart by their sizes
     std::vector<std::string> prompts;       ///< files instead of the shipped halves of the suites
     std::string recording;  ///< folder; acceptance is replayed along it, and nothing is decoded
-    int limit = 0;          ///< conversations of each task, 0 = all
-    int max_new = 0, batch = 0, repeat = 0;
-    bool ignore_eos = false, raw = false;
+    int repeat = 0;
+
+    ReproduceConfig() {
+        run.drafter = run.verify = "";
+        run.max_new = run.batch = 0;
+    }
 };
 
-/// A published value and ours. Ours is absent if the row did not run or nothing was decoded.
-struct ReproducedValue {
-    PaperValue paper;
-    std::optional<double> ours, deviation;
-};
-struct ReproducedRow {
-    PaperRow paper;
-    std::string method;   ///< name in BenchReport::methods; "" = the row did not run
-    std::string missing;  ///< why it did not run
-    std::vector<std::string> notes;
-    std::vector<ReproducedValue> values;
-};
-struct ReproducedBlock {
-    PaperBlock paper;
-    double temperature = 0;
-    int batch = 1, repeat = 1, max_new = 0, threads = 0;
-    std::string drafter, tree;  ///< the tree is resolved
-    std::vector<ReproducedRow> rows;
-    BenchReport bench;  ///< empty if no row can run
-};
 struct ReproduceReport {
-    PaperTable table;
+    PaperTable table;  ///< with our values
     std::string target, precision, backend;
     int vocabulary = 0, hidden = 0;
     bool synthetic = false;
     std::map<std::string, int> conversations;  ///< by the paper's task
-    std::vector<ReproducedBlock> blocks;
-    std::vector<std::string> differences;  ///< between the paper's measurement and this one
+    std::vector<std::string> tasks_left_out;   ///< tasks of the paper's average that ours is without
+    std::vector<std::string> differences;      ///< between the paper's measurement and this one
     bool cancelled = false;
     double seconds = 0;
 };
 
-/// Runs the methods of a table. In tables of acceptance alone they are replayed along a recording of the
-/// target, given or made here. A row that lacks a file says so; if no row can run, that is bad_input. Blocks;
-/// cancel through `gate`.
+/// Runs the methods of a table. In greedy tables of acceptance alone they are replayed along a recording of
+/// the target, given or made here. A row that lacks a file says so; if no row can run, that is bad_input.
+/// Blocks; cancel through `gate`.
 Result<ReproduceReport> run_reproduce(const ReproduceConfig& config, DebugGate& gate, const JobHooks& hooks);
 
-/// Our value of a quantity: a task's if `cell` is given, else the mean over tasks. Taus count the last round
-/// of a text in full, as the papers do. `full` is the row of the full head, null without one.
-ReproducedValue measured_value(const PaperValue& paper, const BenchRow& row, const BenchCell* cell,
-                               const BenchRow* full, bool with_prefill);
+/// Returns the value with ours: a task's if `cell` is given, else the mean over tasks. Taus count the last
+/// round of a text in full, as the papers do.
+PaperValue measured_value(PaperValue value, const BenchRow& row, const BenchCell* cell, bool with_prefill);
 
 }  // namespace draftscope

@@ -64,12 +64,16 @@ TEST_F(ReproduceCommand, PutsOurValuesNextToThePublishedOnes) {
         EXPECT_NE(differences.find(part), std::string::npos) << part << "\n" << differences;
 }
 
-TEST_F(ReproduceCommand, LimitCountsPerTaskAndTheTextHasBothLines) {
-    const ProcessResult done = reproduce({"microspec/table-4", "--limit", "1"});
+TEST_F(ReproduceCommand, LimitCountsPerTaskAndTheTextHasAllLines) {
+    std::string lines;
+    for (int i = 0; i < 8; ++i) lines += json{{"category", "qa"}, {"prompt", "hello you"}}.dump() + "\n";
+    write_text(folder_.file("prompts.jsonl"), lines);
+    const ProcessResult done = reproduce({"microspec/table-4", "--limit", "6"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     for (const char* part :
          {"MicroSpec (arXiv 2605.26444", "compare the shape, not the level: rho_tau by row ", "tau of full ",
-          "ours", "paper", "not run: coral: ", "QA 1 (", "what differs:"})
+          "ours", "95 %", "paper", "not run: coral: ", "QA 6 (", "Average*", "* over fewer tasks",
+          "what differs:", "averages here are without Code, Conv., MT, Math, RAG, Summ."})
         EXPECT_NE(done.out.find(part), std::string::npos) << part << "\n" << done.out;
 }
 
@@ -100,13 +104,21 @@ TEST_F(ReproduceCommand, AcceptanceIsThatOfDecoding) {
     expect_equal(row_named(greedy, "full V=152k"), decoded["methods"][0]);
     expect_equal(row_named(greedy, "microspec V<3k"), decoded["methods"][1]);
     EXPECT_EQ(greedy["differences"].dump().find("estimate: "), std::string::npos);
-    // Repetitions at a temperature have texts of their own.
+    const json& conversations = value_of(row_named(greedy, "full V=152k"), "Average", "tau");
+    EXPECT_EQ(conversations["ours_interval"], nullptr) << "three conversations";
+    // Repetitions at a temperature have texts of their own, and SlimSpec checks drafts by rejection sampling.
     write_text(folder_.file("prompts.jsonl"),
                json{{"category", "writing"}, {"prompt", "hello you"}}.dump() + "\n");
     const json sampled = parse_output(reproduce({"slimspec/table-9", "--repeat", "3", "--json"}));
     const json& full = row_named(sampled, "full V=128256");
-    expect_equal(full, bench("--heads full --temperature 1 --repeat 3")["methods"][0]);
+    expect_equal(full, bench("--heads full --temperature 1 --verify pq --repeat 3")["methods"][0]);
     EXPECT_TRUE(value_of(full, "MT-Bench", "tau")["ours_sd"].is_number());
+    EXPECT_EQ(sampled["blocks"][0]["verify"], "pq");
+    EXPECT_NE(sampled["blocks"][0]["verified"].get<std::string>().find("section 3.2"), std::string::npos);
+    EXPECT_EQ(sampled["tasks_left_out"], (json{"GSM8K", "HumanEval"}));
+    const ProcessResult text = reproduce({"slimspec/table-9", "--repeat", "1", "--verify", "match"});
+    EXPECT_NE(text.out.find("T=1 --verify match"), std::string::npos) << text.out;
+    EXPECT_NE(text.out.find("the paper checks drafts by rejection sampling"), std::string::npos) << text.out;
 }
 
 TEST_F(ReproduceCommand, ReplaysAcceptanceAlongARecording) {
@@ -135,9 +147,13 @@ TEST_F(ReproduceCommand, ReplaysAcceptanceAlongARecording) {
 }
 
 TEST_F(ReproduceCommand, RefusesWhatItCannotRun) {
+    expect_one_line_error(reproduce({"microspec/table-4", "--limit", "5"}),
+                          {"--limit 5", "at least 6 conversations", "0 for all"});
     expect_one_line_error(reproduce({"microspec/tabel-4"}),
                           {"unknown table; known: ", "did you mean microspec/table-4?"});
     expect_one_line_error(run(folder_, {"reproduce"}), {"TABLE", "--list"});
+    expect_one_line_error(reproduce({"microspec/table-4", "--system", "Be brief."}),
+                          {"--system Be brief.", "--raw"});
     expect_one_line_error(reproduce({"dynaspec/table-1"}),
                           {"no row can run", "dynaspec V=27k mean: ", "fit"});
     write_text(folder_.file("prompts.jsonl"), json{{"prompt", "hello you"}}.dump() + "\n");

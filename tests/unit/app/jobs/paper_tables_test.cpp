@@ -62,6 +62,25 @@ TEST(PaperTables, SelectTheTargetAndTheSetups) {
     EXPECT_EQ(published(row_named(figure->blocks[0], "d'=d/8, k=512"), "Average", "tau"), std::nullopt);
 }
 
+TEST(PaperTables, SayHowDraftsAreChecked) {
+    const auto verify = [](const char* name) {
+        const auto table = find_paper_table(name, "");
+        EXPECT_TRUE(is_ok(table));
+        const PaperBlock& block = table->blocks.back();
+        return std::pair(block.temperature.value_or(0) > 0 ? block.verify : "", block.verified);
+    };
+    EXPECT_EQ(verify("slimspec/table-9"),
+              std::pair(std::string("pq"), std::string("by rejection sampling, as section 3.2 says")));
+    EXPECT_EQ(verify("slimspec/table-5").first, "");
+    EXPECT_EQ(verify("fr-spec/table-3").first, "match");
+    EXPECT_NE(verify("fr-spec/table-3").second.find("EAGLE-2"), std::string::npos);
+    const auto tables = read_paper_tables();
+    ASSERT_TRUE(is_ok(tables));
+    for (const PaperTable& table : *tables)
+        for (const PaperBlock& block : table.blocks)
+            EXPECT_EQ(block.verified.empty(), block.temperature.value_or(0) == 0) << table.name;
+}
+
 TEST(PaperTables, EveryRowIsAHeadAndEveryTreeIsKnown) {
     const auto tables = read_paper_tables();
     ASSERT_TRUE(is_ok(tables));
@@ -110,35 +129,89 @@ TEST(PaperTables, UnknownNamesNameTheClosest) {
     EXPECT_NE(target.find("known: Llama-3-8B-Instruct"), std::string::npos) << target;
 }
 
-TEST(MeasuredValue, AveragesAreMeansOfTasks) {
-    BenchRow full, row;
-    for (const auto& [made, taus] : {std::pair(&full, std::pair(2.0, 4.0)), {&row, {1.0, 3.5}}})
-        for (const double tau : {taus.first, taus.second}) {
-            BenchCell cell;
-            cell.tau = tau - 0.1;
-            cell.tau_unclipped = tau;
-            cell.tokens_per_second = 10 * tau;
-            cell.end_to_end_tokens_per_second = 5 * tau;
-            cell.active_rows = 200 * tau;
-            cell.row_tokens = 100 * tau;
-            made->tasks.push_back(cell);
+/// Returns samples of two methods over two tasks. The first method is the full head of both.
+BenchSamples two_tasks(int conversations) {
+    BenchSamples out;
+    out.methods.resize(2);
+    for (BenchMethodSamples& method : out.methods) {
+        method.resize(1, 2 * conversations);
+        method.full = 0;
+    }
+    for (int p = 0; p < 2 * conversations; ++p) {
+        const bool code = p < conversations;
+        out.prompts.push_back({code ? "HumanEval" : "qa", static_cast<std::size_t>(p), 0});
+        const double accepted[] = {code ? 10.0 : 30.0, code ? 0.0 : 25.0};
+        for (int m = 0; m < 2; ++m) {
+            HeadSample& sample = out.methods[m].units[0][p];
+            sample.rounds = 10;
+            sample.accepted = accepted[m] + 2.0 * (p % 3) * m;
+            sample.committed = sample.timed_committed = sample.rounds + sample.accepted - 1;
+            sample.step_ns = 1e9;
+            out.methods[m].prefill_ns[0][p] = 1e9;
+            out.methods[m].row_tokens[p] = 1000 * (code ? 1 : 3);
+            out.methods[m].active_rows[p] = 9000;
         }
+    }
+    return out;
+}
+
+TEST(MeasuredValue, AveragesAreMeansOfTasksAndRatiosThoseOfMeans) {
+    const BenchSamples samples = two_tasks(6);
+    const BenchTable table = bench_table(samples);
+    const BenchRow& row = table.rows[1];
+    const auto measured = [&](const char* quantity, const BenchCell* cell, bool with_prefill = false) {
+        return measured_value({"", quantity, {}, {}}, row, cell, with_prefill);
+    };
+    const auto ours = [&](const char* quantity, const BenchCell* cell, bool with_prefill = false) {
+        const auto value = measured(quantity, cell, with_prefill);
+        return value.ours ? value.ours->value : 0;
+    };
+    // Of the method: 1, 1.2 and 1.4 in the first task, 3.5, 3.7 and 3.9 in the second; the full head: 2
+    // and 4.
+    EXPECT_DOUBLE_EQ(ours("tau", nullptr), (1.2 + 3.7) / 2);
+    EXPECT_DOUBLE_EQ(ours("tau", &row.tasks[1]), 3.7);
+    EXPECT_DOUBLE_EQ(ours("rho_tau", nullptr), (1.2 + 3.7) / (2 + 4));
+    EXPECT_DOUBLE_EQ(ours("tokens_per_second", nullptr), (11 + 36) / 2.0);
+    EXPECT_DOUBLE_EQ(ours("tokens_per_second", &row.tasks[0], true), 11 / 2.0);
+    EXPECT_DOUBLE_EQ(ours("speedup_vs_full", nullptr), (11 + 36) / (19 + 39.0));
+    EXPECT_DOUBLE_EQ(ours("active_tokens", nullptr), (100 + 300) / 2.0) << "a row's shortlist, not the union";
+    EXPECT_FALSE(measured("speedup_vs_ar", nullptr).ours) << "nothing decoded without a drafter";
+    EXPECT_FALSE(measured("rho_tau", &row.tasks[0]).ours);
+}
+
+TEST(MeasuredValue, IntervalsResampleConversationsOfBothMethods) {
+    const auto interval = [](const BenchSamples& samples, const char* quantity, int task) {
+        const BenchTable table = bench_table(samples);
+        const BenchRow& row = table.rows[1];
+        const auto value =
+            measured_value({"", quantity, {}, {}}, row, task < 0 ? nullptr : &row.tasks[task], false);
+        return value.ours->interval;
+    };
+    BenchSamples samples = two_tasks(6);
+    const auto rho = interval(samples, "rho_tau", -1), tau = interval(samples, "tau", -1);
+    ASSERT_TRUE(rho && tau);
+    EXPECT_TRUE(rho->contains(4.9 / 6));
+    EXPECT_TRUE(interval(samples, "tau", 0)->contains(1.2));
+    // Texts that are easy for both heads widen tau's interval, not rho_tau's.
+    for (BenchMethodSamples& method : samples.methods)
+        for (const int p : {0, 6}) {
+            HeadSample& sample = method.units[0][p];
+            sample.accepted = 5 * (sample.rounds + sample.accepted) - sample.rounds;
+        }
+    const auto easy = interval(samples, "rho_tau", -1), easy_tau = interval(samples, "tau", -1);
+    ASSERT_TRUE(easy && easy_tau);
+    EXPECT_LT((easy->high - easy->low) / (rho->high - rho->low),
+              0.5 * (easy_tau->high - easy_tau->low) / (tau->high - tau->low));
+    EXPECT_FALSE(interval(two_tasks(5), "tau", 0)) << "five conversations";
+}
+
+TEST(MeasuredValue, DeviationsAreThoseOfTheSpeedsMeant) {
+    BenchRow row;
     row.macro.tau_unclipped_sd = 0.25;
     row.macro.tokens_per_second_sd = 3;
     row.macro.end_to_end_tokens_per_second_sd = 2;
-    const auto ours = [&](const char* quantity, const BenchCell* cell, bool with_prefill = false) {
-        return measured_value({"", quantity, {}, {}}, row, cell, &full, with_prefill).ours;
-    };
-    EXPECT_EQ(ours("tau", nullptr), 2.25);
-    EXPECT_EQ(ours("tau", &row.tasks[1]), 3.5);
-    EXPECT_EQ(ours("rho_tau", nullptr), 0.75);
-    EXPECT_EQ(ours("tokens_per_second", nullptr), 22.5);
-    EXPECT_EQ(ours("tokens_per_second", &row.tasks[0], true), 5.0);
-    EXPECT_EQ(ours("speedup_vs_full", nullptr), 0.75);
-    EXPECT_EQ(ours("active_tokens", nullptr), 225.0);
-    EXPECT_EQ(ours("speedup_vs_ar", nullptr), std::nullopt);
     const auto deviation = [&](const char* quantity, bool with_prefill) {
-        return measured_value({"", quantity, {}, {}}, row, nullptr, &full, with_prefill).deviation;
+        return measured_value({"", quantity, {}, {}}, row, nullptr, with_prefill).ours_deviation;
     };
     EXPECT_EQ(deviation("tau", false), 0.25);
     EXPECT_EQ(deviation("tokens_per_second", false), 3);
