@@ -456,8 +456,6 @@ def make_path_heads(result):
         lm_heads.append((lm_head.double(), 0))
     write_folder("medusa_published", {"medusa_num_heads": 2, "medusa_num_layers": 2,
                                       "base_model_name_or_path": "example/tiny-qwen2"}, tensors, "medusa_lm_head.pt")
-    write_folder("medusa_safetensors", None, {"medusa_head." + k: v.contiguous() for k, v in tensors.items()},
-                 "medusa_lm_head.safetensors")
     result["medusa"] = golden(PathHeads(False, heads, lm_heads), 16, D)
 
     # Hydra as published: the first block projects hidden and embeddings twice, LM heads have biases.

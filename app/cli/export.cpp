@@ -1,9 +1,5 @@
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string_view>
@@ -12,6 +8,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "base/did_you_mean.h"
+#include "base/temporary_folder.h"
 #include "storage/capture_file.h"
 
 #ifdef DRAFTSCOPE_WITH_GUI
@@ -76,14 +73,11 @@ Status write_export(const ExportArguments& options, const std::string& out) {
 
 /// Writes one file to stdout by way of a temporary file, because exports appear only when complete.
 Status export_to_stdout(const ExportArguments& options) {
-    namespace fs = std::filesystem;
     if (options.format == "csv" || options.format == "png")
         return bad_input("--out -: {} is a folder of files; name a folder", options.format);
-    std::error_code error;
-    std::string name = (fs::temp_directory_path(error) / "draftscope_export_XXXXXX").string();
-    if (error || mkdtemp(name.data()) == nullptr)
-        return failed("--out -: {}: cannot create a temporary folder; set TMPDIR to a writable folder", name);
-    const std::string file = (fs::path(name) / "export").string();
+    TemporaryFolder folder;
+    DS_TRY(folder.make("export"));
+    const std::string file = folder.file("export");
     Status written = write_export(options, file);
     if (written.ok()) {
         std::ifstream whole(file, std::ios::binary);
@@ -91,7 +85,6 @@ Status export_to_stdout(const ExportArguments& options) {
         while (whole.read(bytes.data(), static_cast<std::streamsize>(bytes.size())), whole.gcount() > 0)
             if (std::fwrite(bytes.data(), 1, whole.gcount(), stdout) == 0) break;
     }
-    fs::remove_all(name, error);
     return written;
 }
 

@@ -123,6 +123,18 @@ std::vector<int> shuffled(int count) {
     return order;
 }
 
+/// Tools write the heads without a config, and with their container's name before each tensor's.
+TEST_F(Rewritten, MedusaHeadsInSafetensors) {
+    load("medusa_published", "medusa_lm_head.pt");
+    rename("", "medusa_head.");
+    const std::string folder = write();
+    std::filesystem::rename(folder + "/model.safetensors", folder + "/medusa_lm_head.safetensors");
+    std::filesystem::remove(folder + "/config.json");
+    expect_golden("medusa:" + folder, "medusa");
+    expect_same(drafts("medusa:" + folder, "medusa"),
+                drafts("medusa:" + golden_folder + "/medusa_published", "medusa"));
+}
+
 TEST_F(Rewritten, DraftTokensInAnyOrder) {
     for (const bool absolute : {false, true})
         for (const bool marked : {true, false})
@@ -334,6 +346,28 @@ TEST_F(Rewritten, WhatTheNextLevelGets) {
     for (const float x : without) squares += x * x;
     for (std::size_t i = 0; i < without.size(); ++i)
         EXPECT_NEAR(with_norm[i], without[i] / std::sqrt(squares / 48 + 1e-5) * weight[i], 1e-4);
+}
+
+TEST_F(Rewritten, WhereTheResidualStarts) {
+    load("eagle3_specforge");
+    const std::string raw = "eagle3:" + write();
+    const auto plain = drafts(raw);
+    const auto normed = drafts(raw + ",residual=normed");
+    EXPECT_NE(normed[0].tree.logprobs, plain[0].tree.logprobs);
+    config_["norm_before_residual"] = true;
+    const std::string spec = "eagle3:" + write();
+    expect_same(drafts(spec), normed);
+    expect_same(drafts(spec + ",residual=raw"), plain);
+}
+
+TEST_F(Rewritten, Eagle2FromTheStateBeforeTheFinalNorm) {
+    const std::string spec = "eagle2:" + golden_folder + "/eagle2_safetensors";
+    EXPECT_TRUE(open(spec)->needs_hidden());
+    const auto raw = open(spec + ",features=raw");
+    ASSERT_NE(raw, nullptr);
+    EXPECT_FALSE(raw->needs_hidden());
+    EXPECT_THAT(raw->aux_layers(), ::testing::ElementsAre(target_->config().layers));
+    EXPECT_THAT(open_error(spec + ",features=both"), HasSubstr("use features=normed or features=raw"));
 }
 
 TEST_F(Rewritten, VocabulariesThatDifferByPadding) {
