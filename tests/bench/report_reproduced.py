@@ -196,7 +196,7 @@ def block_tables(block, vocabularies):
             cells = [pair_of(v, DIGITS.get(v["quantity"], 2), vocabularies, has_paper[v["quantity"]]) for v in values]
             if base:
                 ours, interval, paper = against_full(row, full, base)
-                cells.append(f"{with_interval(ours, interval)} / {number(paper)}")
+                cells.append("-" if ours is None else f"{with_interval(ours, interval)} / {number(paper)}")
             lines.append([row["row"], *cells])
         out.append(table([quantity or "average", *columns, *more, *([name] if base else [])], lines))
     return "\n".join(out)
