@@ -70,6 +70,7 @@ INNER = {
     "app/jobs/kernels": {"app/jobs/commands", "app/jobs/resolve"},
     "app/jobs/run": {"app/jobs/commands", "app/jobs/machine", "app/jobs/resolve"},
     "app/jobs/replay": {"app/jobs/commands", "app/jobs/resolve", "app/jobs/run"},
+    "app/jobs/diagnose": {"app/jobs/commands", "app/jobs/replay", "app/jobs/resolve"},
     "app/jobs/fit": {"app/jobs/commands", "app/jobs/replay", "app/jobs/resolve"},
     "app/jobs/bench": {"app/jobs/commands", "app/jobs/resolve", "app/jobs/run"},
     "app/jobs/profile": {"app/jobs/bench", "app/jobs/commands", "app/jobs/resolve", "app/jobs/run"},

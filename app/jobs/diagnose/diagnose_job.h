@@ -30,8 +30,8 @@ struct ReadingResult {
     std::vector<OtherValue> changes;  ///< of the checkpoint as given; empty = that itself
     std::string drafter;              ///< spec
     std::optional<Estimate> tau;
-    /// Tokens a round if drafts were sampled: from the overlap of both distributions at each level, which
-    /// tells more than the greedy drafts of the same texts. Absent for drafters without a head.
+    /// Tokens a round if drafts were sampled, from the overlap of both distributions. It tells more than the
+    /// greedy drafts of the same texts. Absent for readings far from the best, and without a head.
     std::optional<Estimate> expected;
     std::optional<Estimate> gain;         ///< tau over that of the checkpoint as given
     std::vector<DepthAcceptance> depths;  ///< index = depth - 1

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +14,7 @@
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/prompt_file.h"
 #include "base/clock.h"
+#include "base/temporary_folder.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
@@ -27,8 +26,6 @@
 namespace draftscope {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// What the parts of a reproduction share.
 struct Reproduction {
     const ReproduceConfig& config;
@@ -36,13 +33,9 @@ struct Reproduction {
     const JobHooks& hooks;
     ReproduceReport report = {};
     std::shared_ptr<const DecodeRecording> recording = {};  ///< null = the target decodes here
-    std::string folder = {};                                ///< of temporary files; deleted in the end
+    TemporaryFolder folder = {};
 
-    ~Reproduction() {
-        std::error_code ignored;
-        if (!folder.empty()) fs::remove_all(folder, ignored);
-    }
-    std::string file(const char* name) const { return (fs::path(folder) / name).string(); }
+    std::string file(const char* name) const { return folder.file(name); }
     void add_difference(const std::string& line) {
         if (std::ranges::find(report.differences, line) == report.differences.end())
             report.differences.push_back(line);
@@ -102,11 +95,7 @@ Status write_prompts(Reproduction& job) {
     if (lines.empty())
         return bad_input("{}: no conversation of the table's tasks ({}); give their category in each line",
                          fmt::join(paths, ", "), wanted_categories(report.table));
-    std::error_code error;
-    std::string folder = (fs::temp_directory_path(error) / "draftscope-reproduce-XXXXXX").string();
-    if (error || ::mkdtemp(folder.data()) == nullptr)
-        return failed("{}: no temporary folder can be made; set TMPDIR to a folder", folder);
-    job.folder = folder;
+    DS_TRY(job.folder.make("reproduce"));
     std::ofstream out(job.file("prompts.jsonl"), std::ios::binary);
     out << lines;
     if (!out.flush()) return failed("{}: cannot be written; is the disk full?", job.file("prompts.jsonl"));
