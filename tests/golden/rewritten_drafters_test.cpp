@@ -494,16 +494,17 @@ class RewrittenHeads : public Rewritten {
   protected:
     /// Names of head h's block b and LM head, in fmt's form.
     std::string write_as(const std::string& block, const std::string& lm_head, bool shared = false) {
-        load("medusa_safetensors", "medusa_lm_head.safetensors");
+        load("medusa_published", "medusa_lm_head.pt");
+        config_ = Json::object();
         std::map<std::string, Tensor> out;
         for (int h = 0; h < 4; ++h) {
             for (int b = 0; b < 2; ++b)
                 for (const char* part : {"weight", "bias"})
                     out[fmt::format(fmt::runtime(block), h, b) + part] =
-                        tensors_.at(fmt::format("medusa_head.{}.{}.linear.{}", h, b, part));
+                        tensors_.at(fmt::format("{}.{}.linear.{}", h, b, part));
             if (!shared || h == 0)
                 out[fmt::format(fmt::runtime(lm_head), h, 2) + "weight"] =
-                    tensors_.at(fmt::format("medusa_head.{}.2.weight", h));
+                    tensors_.at(fmt::format("{}.2.weight", h));
         }
         tensors_ = std::move(out);
         return write();
