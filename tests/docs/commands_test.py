@@ -36,6 +36,7 @@ SMALLER = [
     ("README.md", "--out decoded.recording", "--max-new 16 --out decoded.recording"),
     ("README.md", "advise --recording decoded.recording", "advise --recording decoded.recording --heads full --max-new 8"),
     ("README.md", "--out this-machine.json", "--out this-machine.json --heads full --contexts 64 --batches 1 --rounds 2"),
+    ("README.md", "my-model.gguf --prompts my-prompts.jsonl", "my-model.gguf --prompts my-prompts.jsonl --max-new 8"),
     ("USER_GUIDE.md", "gui server.dscope", "gui server.dscope --screenshot server.png --frames 2"),
     ("USER_GUIDE.md", "--limit 4 --model TARGET.gguf", "--limit 4 --screenshot watched.png --frames 2"),
     ("USER_GUIDE.md", "--model their-model.gguf", "--model my-model.gguf"),
