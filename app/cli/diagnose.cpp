@@ -121,7 +121,8 @@ void add_diagnose(CLI::App& program, Action& action) {
         ->excludes(recording);
     command->add_option("--limit", run.limit, "conversations to replay (0 = 24), evenly from the tasks");
     add_model_option(*command, run.model);
-    command->add_option("--max-new", run.max_new, "tokens of each text (0 = 32)");
+    command->add_option("--max-new", run.max_new,
+                        "tokens of each text (0 = 32, or as long as the longest text of --rounds)");
     command->add_option("--tree", config.tree,
                         "chain=N (default: chain=3, or as long as the drafts of --rounds)");
     add_shown(*command, "--precision", run.precision,

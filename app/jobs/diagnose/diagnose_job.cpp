@@ -115,7 +115,6 @@ class Diagnosis {
         replay_.tree = config.tree;
         replay_.precision = config.target.precision;
         replay_.threads = config.target.threads;
-        replay_.max_new = config.recording.empty() ? 0 : max_new();
         report_.drafter = config.drafter;
     }
 
@@ -125,6 +124,7 @@ class Diagnosis {
             return bad_input(
                 "diagnose needs texts: name --recording R, or --prompts F for the target to decode");
         if (!config_.rounds.empty()) DS_TRY(read_rounds());
+        replay_.max_new = config_.recording.empty() ? 0 : max_new();
         if (replay_.tree.empty())
             replay_.tree = fmt::format("chain={}", std::max<std::size_t>(3, report_.engine.size()));
         DS_TRY(config_.recording.empty() ? decode() : open(config_.recording));
@@ -138,13 +138,18 @@ class Diagnosis {
 
   private:
     int limit() const { return config_.target.limit > 0 ? config_.target.limit : diagnosed_conversations; }
-    int max_new() const { return config_.target.max_new > 0 ? config_.target.max_new : diagnosed_tokens; }
+    int max_new() const {
+        if (config_.target.max_new > 0) return config_.target.max_new;
+        return engine_tokens_ > 0 ? engine_tokens_ : diagnosed_tokens;
+    }
 
-    /// Sums the other engine's acceptance by depth.
+    /// Sums the other engine's acceptance by depth. Its texts are replayed as far as they go.
     Status read_rounds() {
         DS_ASSIGN(const auto snapshot, load_capture(config_.rounds));
         for (const RoundEntry& entry : snapshot->rounds)
             add_round(report_.engine, entry.row.tree_depth, entry.row.accepted, entry.row.clipped);
+        for (const auto& prompt : snapshot->prompts)
+            engine_tokens_ = std::max(engine_tokens_, prompt->generated_tokens);
         if (!report_.engine.empty()) return {};
         return bad_input("--rounds {}: has no rounds with drafts; import an engine's rounds", config_.rounds);
     }
@@ -463,6 +468,7 @@ class Diagnosis {
     const JobHooks& hooks_;
     ReplayConfig replay_;
     DiagnoseReport report_;
+    int engine_tokens_ = 0;                  ///< of the longest text of `rounds`
     std::optional<TemporaryFolder> folder_;  ///< of the recordings that are made
     std::string layers_;                     ///< their feature layers
     std::shared_ptr<const DecodeRecording> recording_;

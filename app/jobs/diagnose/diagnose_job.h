@@ -19,7 +19,7 @@ struct DiagnoseConfig {
     std::string drafter;    ///< NAME[:PATH[,KEY=VALUE...]]
     std::string recording;  ///< folder; "" = decode the prompts of `target`
     /// The target's files, the prompts, and how they become text. Of a recording, at most `limit`
-    /// conversations of `max_new` tokens are replayed.
+    /// conversations of `max_new` tokens are replayed (0 = 32, or as many as the texts of `rounds`).
     RunConfig target;
     std::string tree;    ///< a chain; "" = chain=3, or as long as the drafts of `rounds`
     std::string rounds;  ///< capture with another engine's rounds of this checkpoint; "" = none

@@ -95,9 +95,9 @@ TEST(DiagnoseDemo, AFaultIsFoundAndTheEngineWithoutItAgrees) {
     const std::string prompts = write_prompts(folder, 8), recording = folder.file("recording"),
                       rounds = folder.file("rounds.dscope");
     for (const Arguments& command :
-         {arguments("record --prompts {} --max-new 16 --no-times --quiet --out {}", prompts, recording),
+         {arguments("record --prompts {} --max-new 36 --no-times --quiet --out {}", prompts, recording),
           arguments(
-              "run --prompts {} --max-new 16 --quiet --tree chain=3 --head full --calibrate 0 --save {}",
+              "run --prompts {} --max-new 36 --quiet --tree chain=3 --head full --calibrate 0 --save {}",
               prompts, rounds)}) {
         const ProcessResult done = run(folder, command);
         ASSERT_EQ(done.exit_code, 0) << done.err;
@@ -116,6 +116,7 @@ TEST(DiagnoseDemo, AFaultIsFoundAndTheEngineWithoutItAgrees) {
     EXPECT_EQ(changes, (std::set<std::string>{"recycle=raw", "residual=raw"})) << found["verdict"];
     EXPECT_GT(best["tau"]["value"], 1.3 * given["tau"]["value"].get<double>());
     EXPECT_EQ(best["parts_at_depth"], 0) << best["acceptance_by_depth"];
+    EXPECT_EQ(best["acceptance_by_depth"], found["engine_acceptance_by_depth"]);  // also behind token 32
     EXPECT_EQ(given["parts_at_depth"], 1) << given["acceptance_by_depth"];
 }
 

@@ -40,6 +40,48 @@ TEST_F(WatchServer, CapturesTheRoundsOfAServer) {
     EXPECT_EQ(body["return_tokens"], true);
 }
 
+/// A chunk of vLLM's chat stream; the first of an answer has the prompt's ids.
+std::string vllm_chunk(const json& choice, const json& more = json::object()) {
+    json out = {{"id", "chatcmpl-1"}, {"model", "tiny"}, {"choices", json::array()}};
+    if (!choice.is_null()) out["choices"].push_back(choice);
+    out.update(more);
+    return "data: " + out.dump() + "\n\n";
+}
+
+TEST_F(WatchServer, TakesAChunkOfVllmAsARound) {
+    const json metrics = {{"num_spec_tokens", 3},
+                          {"num_spec_steps", 2},
+                          {"num_draft_tokens", 6},
+                          {"per_step_accepted", {2, 1}},
+                          {"per_step_drafted", {3, 3}}};
+    StandInServer server([&](const auto& request) -> StandInServer::Answer {
+        if (request.path == "/version") return {200, {R"({"version":"0.32.0"})"}};
+        if (request.path == "/v1/models") return {200, {R"({"data":[{"id":"tiny"}]})"}};
+        if (request.path != "/v1/chat/completions") return {404, {R"({"detail":"Not Found"})"}};
+        return {200,
+                {vllm_chunk({{"delta", {{"role", "assistant"}}}}, {{"prompt_token_ids", {1, 2, 3}}}),
+                 vllm_chunk({{"token_ids", {4}}}), vllm_chunk({{"token_ids", {5, 6, 7}}}),
+                 vllm_chunk({{"token_ids", {8}}, {"finish_reason", "length"}}),
+                 vllm_chunk(nullptr, {{"usage", {{"prompt_tokens", 3}, {"completion_tokens", 5}}},
+                                      {"metrics", {{"speculative_decoding", metrics}}}}),
+                 "data: [DONE]\n\n"}};
+    });
+    const ProcessResult done = run(
+        scratch_, {"watch", server.url(), "--prompt", "Say it", "--max-new", "5", "--out", out(), "--json"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_EQ(json::parse(done.out)["engine"], "vllm");
+    // The limit cut the last round, which accepted one token.
+    EXPECT_EQ(
+        Sql(out()).text("SELECT group_concat(accepted || '/' || drafted || '/' || committed) FROM round"),
+        "2/3/3,1/3/1");
+    EXPECT_EQ(Sql(out()).text("SELECT group_concat(context_length) FROM round"), "4,7");
+    EXPECT_EQ(Sql(out()).text("SELECT target || min(end_ns > start_ns) FROM run, round"), "tiny1");
+    const json body = json::parse(server.requests().back().body);
+    EXPECT_EQ(body["model"], "tiny");
+    EXPECT_EQ(body["max_completion_tokens"], 5);
+    EXPECT_EQ(body["return_token_ids"], true);
+}
+
 TEST_F(WatchServer, KnowsTheTextsOfTokens) {
     StandInServer server([](const auto& request) { return play(request, {200, llama_stream()}); });
     const ProcessResult done = run(scratch_, {"watch", server.url(), "--prompt", "Say it", "--model",
