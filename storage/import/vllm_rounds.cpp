@@ -57,6 +57,34 @@ void add_steps(const std::string& name, const std::vector<int>& accepted, const 
     }
 }
 
+/// The steps of a stream, of which the server lists only those with drafts.
+struct Steps {
+    std::vector<int> accepted, drafted;  ///< by chunk after the prefill's
+    bool guessed = false;                ///< which of several rounds without accepted drafts had drafts
+};
+
+/// Lays the listed steps over the chunks, whose ids are one more than the accepted ones. Only the last chunk
+/// may have fewer, as an answer ends within it. Absent if they do not fit.
+std::optional<Steps> lay_over_chunks(const std::vector<int>& accepted, const std::vector<int>& drafted,
+                                     const std::vector<std::vector<int>>& chunks) {
+    Steps out;
+    std::size_t next = 0;
+    bool with = false, without = false;  // of the rounds since the last accepted draft
+    for (std::size_t i = 1; i < chunks.size(); ++i) {
+        const int count = static_cast<int>(chunks[i].size()) - 1;
+        const bool cut = i + 1 == chunks.size() && next < accepted.size() && accepted[next] > count;
+        const bool listed = next < accepted.size() && (cut || accepted[next] == count);
+        if (!listed && count > 0) return std::nullopt;
+        (listed ? with : without) = true;
+        out.guessed |= with && without && count == 0 && !cut;
+        if (count > 0) with = without = false;
+        out.accepted.push_back(listed ? accepted[next] : 0);
+        out.drafted.push_back(listed ? drafted[next] : 0);
+        next += listed ? 1 : 0;
+    }
+    return next == accepted.size() ? std::optional(out) : std::nullopt;
+}
+
 void add_answer(const Answer& answer, RoundsSink& out) {
     RoundFields fields(answer.metrics);
     const auto accepted = fields.integers("per_step_accepted"), drafted = fields.integers("per_step_drafted");
@@ -75,6 +103,15 @@ void add_answer(const Answer& answer, RoundsSink& out) {
     out.add(header);
     const std::string name = out.next_request();
     add_request(name, answer, out);
+    if (accepted && drafted && answer.chunks.size() > 1) {
+        if (const auto laid = lay_over_chunks(*accepted, *drafted, answer.chunks)) {
+            if (laid->guessed)
+                out.note(
+                    "which rounds without an accepted draft had drafts is not said; the first of each row of "
+                    "them are taken");
+            return add_steps(name, laid->accepted, laid->drafted, answer, out);
+        }
+    }
     std::int64_t emitted = 0;  // by the listed steps
     if (accepted) emitted = std::accumulate(accepted->begin(), accepted->end(), std::ssize(*accepted));
     const std::int64_t missing = answer.completion_tokens.value_or(0) - 1 - emitted;

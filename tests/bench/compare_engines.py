@@ -38,7 +38,8 @@ def tau(rounds):
 
 
 def compare(ours_path, theirs_path):
-    """Returns what the two captures have in common: counts, tau, and lists `parted` (prompt, tokens before) and `differences`."""
+    """Returns what the two captures have in common: counts, tau, and lists `parted` (prompt, tokens before), `uneven`
+    (prompt, context, fewer accepted) and `differences`."""
     ours, theirs = read(ours_path), read(theirs_path)
     common = [name for name in ours if name in theirs]
     if not common:
@@ -46,7 +47,7 @@ def compare(ours_path, theirs_path):
                  ", ".join(sorted(name for name, _ in list(ours)[:3])) + " ... and " +
                  ", ".join(sorted(name for name, _ in list(theirs)[:3])) + " ...")
     out = {"prompts": len(common), "same_texts": 0, "rounds": 0, "same_accepted": 0, "rounds_with_ids": 0, "same_drafts": 0,
-           "parted": [], "differences": []}
+           "parted": [], "uneven": [], "differences": []}
     found, mine, other = out["differences"], [], []
     for name in common:
         (tokens, rounds), (their_tokens, their_rounds) = ours[name], theirs[name]
@@ -66,6 +67,7 @@ def compare(ours_path, theirs_path):
             out["rounds"] += 1
             out["same_accepted"] += a[0] == b[0]
             if a[0] != b[0]:
+                out["uneven"].append((name, context, min(a[0], b[0])))
                 found.append(f"{name[0]} at {context}: {a[0]} and {b[0]} accepted; our drafts {a[3]}")
             if a[3] and b[3]:
                 out["rounds_with_ids"] += 1

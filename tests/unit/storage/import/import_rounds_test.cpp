@@ -2,9 +2,11 @@
 // of vLLM's documentation, and the histogram that SGLang's test of its counters checks.
 #include "storage/import/import_rounds.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "capture/queries.h"
 #include "capture/run_setting.h"
@@ -384,6 +386,50 @@ data: [DONE]
     EXPECT_THAT(found.tokens(), ElementsAre(9, 10, 11, 12, 13));
     EXPECT_THAT(found.histogram(), ElementsAre(1, 0, 1));
     EXPECT_EQ(found.round(0).context_length, 4);
+    EXPECT_EQ(found.round(0).draft_tokens, -1);
+}
+
+/// A stream of vLLM's `ngram` with chunks of these many ids, of which the first is the prefill's.
+std::string vllm_ngram_stream(const std::vector<int>& chunks, const std::string& accepted,
+                              const std::string& drafted) {
+    std::string out;
+    int id = 0;
+    for (const int count : chunks) {
+        std::vector<int> ids(static_cast<std::size_t>(count));
+        std::iota(ids.begin(), ids.end(), id);
+        id += count;
+        out += fmt::format("data: {{\"id\":\"a\",\"model\":\"m\",\"choices\":[{{\"token_ids\":[{}]}}]}}\n\n",
+                           fmt::join(ids, ","));
+    }
+    return out + fmt::format(
+                     "data: {{\"id\":\"a\",\"choices\":[],\"usage\":{{\"completion_tokens\":{}}},"
+                     "\"metrics\":{{\"speculative_decoding\":{{\"num_spec_tokens\":3,"
+                     "\"per_step_accepted\":[{}],\"per_step_drafted\":[{}]}}}}}}\n\n",
+                     id, accepted, drafted);
+}
+
+TEST(ImportRounds, StepsOfVllmAreLaidOverTheChunksOfItsStream) {
+    // One of the first two rounds had drafts, the fourth had none; the answer ends within the last.
+    const Imported found = import_texts({vllm_ngram_stream({1, 1, 1, 4, 1, 2}, "0,3,3", "2,3,3")});
+    ASSERT_EQ(found.error, "");
+    std::vector<int> drafted, accepted, committed;
+    for (int i = 0; i < 5; ++i) {
+        drafted.push_back(found.round(i).draft_tokens);
+        accepted.push_back(found.round(i).accepted);
+        committed.push_back(found.round(i).committed);
+    }
+    EXPECT_THAT(drafted, ElementsAre(2, 0, 3, 0, 3));
+    EXPECT_THAT(accepted, ElementsAre(0, 0, 3, 0, 3));
+    EXPECT_THAT(committed, ElementsAre(1, 1, 4, 1, 2));
+    ASSERT_EQ(found.report.notes.size(), 1u);
+    EXPECT_THAT(found.report.notes[0], HasSubstr("which rounds without an accepted draft"));
+    // Before and between accepted drafts, all rounds had drafts or none.
+    EXPECT_TRUE(import_texts({vllm_ngram_stream({1, 1, 2, 1, 3}, "0,1,2", "3,3,3")}).report.notes.empty());
+}
+
+TEST(ImportRounds, StepsOfVllmThatFitNoChunksLeaveTheDraftsUnknown) {
+    const Imported found = import_texts({vllm_ngram_stream({1, 4, 3}, "1,2", "3,3")});
+    ASSERT_EQ(found.error, "");
     EXPECT_EQ(found.round(0).draft_tokens, -1);
 }
 
