@@ -69,6 +69,11 @@ function(ds_compile_together name)
     endif()
 endfunction()
 
+# ds_compile_apart(FILE...): files of this folder's targets whose names do collide.
+function(ds_compile_apart)
+    set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # ds_library(NAME [TOGETHER] [SOURCES files...] [LINK libs...]): a static library of ours, by default of all files in the
 # folder. TOGETHER: see ds_compile_together.
 function(ds_library name)
@@ -101,6 +106,7 @@ function(ds_test name)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     target_link_libraries(${name} PRIVATE ds_settings ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
     ds_quick_to_compile(${name})
+    ds_compile_together(${name})
     target_compile_definitions(${name} PRIVATE DS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" DS_BINARY_DIR="${CMAKE_BINARY_DIR}")
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 300)
