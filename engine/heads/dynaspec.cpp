@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/numel.h"
 #include "engine/heads/clusters.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/head_common.h"
@@ -42,19 +43,30 @@ class DynaSpecHead final : public ClusterHead {
         if (budget_.max_clusters > clusters_)
             return bad_input("head dynaspec: kmax={} of {} clusters; use kmax=1..{}", budget_.max_clusters,
                              clusters_, clusters_);
-        DS_TRY(load(backend, weights, artefact_, "clusters", clusters_, 2 * weights.hidden));
+        width_ = 2 * weights.hidden;
+        DS_TRY(load(backend, weights, artefact_, "clusters", clusters_, width_));
         side_stream_ = std::make_unique<SideStream>(backend, Phase::router);
         return {};
     }
 
     bool reserve(kernels::Backend& backend, int levels, int rows, int k) override {
         side_stream_->wait_discard(running_);  // of a round that failed
+        if (backend.is_host()) {
+            inputs_.resize(std::max(inputs_.size(), numel(rows, width_)));
+            best_.resize(std::max(best_.size(), numel(rows, budget_.max_clusters)));
+        }
         return ClusterHead::reserve(backend, levels, rows, k);
     }
     void begin(HeadCall& call) override {
         ClusterHead::begin(call);
         side_stream_->wait_discard(running_);
         routed_ = {call.inputs, call.rows, budget_.at(call.level), call.downloads};
+        // A round that fails gives its memory back while the thread works, which therefore has its own.
+        if (call.backend.is_host()) {
+            std::copy_n(call.inputs, numel(call.rows, width_), inputs_.data());
+            routed_.inputs = inputs_.data();
+            routed_.best = best_.data();
+        }
         running_ = side_stream_->start(call, router_.bytes(), [this](kernels::Backend& backend) {
             router_.enqueue_best(backend, routed_.inputs, routed_.rows, routed_.count, routed_.best);
         });
@@ -62,7 +74,11 @@ class DynaSpecHead final : public ClusterHead {
 
   private:
     int chosen_at(int level) const override { return budget_.at(level); }
-    void choose(HeadCall& call) override { side_stream_->join(call, running_, router_.bytes()); }
+    void choose(HeadCall& call) override {
+        side_stream_->join(call, running_, router_.bytes());
+        if (call.backend.is_host())
+            std::copy_n(best_.data(), numel(call.rows, routed_.count), call.downloads);
+    }
 
     HeadArtefact artefact_;
     int clusters_;
@@ -72,7 +88,10 @@ class DynaSpecHead final : public ClusterHead {
         int rows = 0, count = 0;
         std::int32_t* best = nullptr;
     };
-    Routed routed_;  ///< of the level; used by the side stream between begin() and propose()
+    Routed routed_;                   ///< of the level; used by the side stream between begin() and propose()
+    int width_ = 0;                   ///< columns of a row of inputs, 2d
+    std::vector<float> inputs_;       ///< on the host: of the level
+    std::vector<std::int32_t> best_;  ///< on the host: its clusters
     SideStream::Ticket running_ = 0;
     std::unique_ptr<SideStream> side_stream_;
 };
