@@ -26,17 +26,11 @@ class Renumberer : public RecordSink {
     void next_file() { base_ = top_; }
     void push(Record record) override {
         if (auto* started = std::get_if<RunStarted>(&record)) merge_vocabulary(*started);
-        storage::visit_ids(record, [this](RowId& id, RowId RowIds::*kind) { shift(id, kind); });
+        storage::shift_ids(record, base_, top_);
         out_.push(std::move(record));
     }
 
   private:
-    /// Adds the offset of this kind of id. An id of 0 means none and stays 0.
-    void shift(RowId& id, RowId RowIds::*kind) {
-        if (id == 0) return;
-        id += base_.*kind;
-        top_.*kind = std::max(top_.*kind, id);
-    }
     /// Files of one target share its vocabulary.
     void merge_vocabulary(RunStarted& started) {
         if (!started.vocab) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <variant>
 #include <vector>
 
@@ -41,6 +42,16 @@ void visit_ids(Part& part, const Visit& visit) {
             if constexpr (counter != nullptr) visit(part.*column.field, counter);
         });
     }
+}
+
+/// Adds to a record's ids the `offset` of their kind, and raises `largest` to them. An id of 0 means none and
+/// stays 0.
+inline void shift_ids(Record& record, const RowIds& offset, RowIds& largest) {
+    visit_ids(record, [&](RowId& id, RowId RowIds::*kind) {
+        if (id == 0) return;
+        id += offset.*kind;
+        largest.*kind = std::max(largest.*kind, id);
+    });
 }
 
 }  // namespace draftscope::storage

@@ -151,13 +151,14 @@ void add_sampling_options(CLI::App& command, RunConfig& config) {
 void add_decoding_options(CLI::App& command, RunConfig& config) {
     add_model_option(command, config.model);
     config.drafter = auto_drafter;
-    add_shown(command, "--drafter,--drafters", config.drafter,
-              "NAME[:PATH[,KEY=VALUE...]], one of " + known_drafters() +
-                  "; auto: eagle3 where its checkpoint comes with the target, else suffix; eagle2 and eagle3 "
-                  "take rope=own|target and embeddings=own|target, eagle3 also "
-                  "layers=1/12/21 (that the features enter), recycle=raw|normed, head=own|target, "
-                  "d2t=offsets|tokens; pair:suffix+NAME and "
-                  "pair:ngram+NAME draft each round with the better of two");
+    add_shown(
+        command, "--drafter,--drafters", config.drafter,
+        "NAME[:PATH[,KEY=VALUE...]], one of " + known_drafters() +
+            "; auto: eagle3 where its checkpoint comes with the target, else suffix; eagle2 and eagle3 "
+            "take rope=own|target and embeddings=own|target, eagle2 also features=normed|raw, eagle3 also "
+            "layers=1/12/21 (that the features enter), recycle=raw|normed, residual=raw|normed, "
+            "head=own|target, d2t=offsets|tokens; pair:suffix+NAME and "
+            "pair:ngram+NAME draft each round with the better of two");
     command.add_option("--head-weights,--artefact", config.artefacts,
                        "HEAD=PATH, weights file of a head (repeatable, one per head)");
     command.add_option(

@@ -3,9 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "base/result.h"
 #include "capture/capture.h"
-#include "storage/import/import_rounds.h"
 
 /// What is known of a run that another engine decoded. What its file does not say is left out, and named.
 namespace draftscope::cli {

@@ -110,7 +110,7 @@ Result<ModelFile> open_weights(const DecodeRecording& recording, const std::stri
         return bad_input("{}: tensor '{}' is missing", weights->path(), embedding_name);
     out.weights = std::move(weights);
     if (model.empty()) return out;
-    if (auto whole = open_model_file(model); whole.ok()) out.config = std::move(whole->config);
+    if (auto file = open_model_file(model); file.ok()) out.config = std::move(file->config);
     return out;
 }
 

@@ -123,7 +123,7 @@ double CoveredProbability::overlap(int row, const DraftDistribution& q) const {
     return std::min(sum, 1.0);
 }
 
-/// Returns the place of each of the drafter's layers among the recorded ones. A missing one has their number.
+/// Returns the index of each of the drafter's layers among the recorded ones. A missing one has their number.
 std::vector<std::size_t> find_layers(const DecodeRecording& recording, const Drafter& drafter) {
     const std::vector<int>& recorded = recording.info().aux_layers;
     std::vector<std::size_t> out;
@@ -162,7 +162,7 @@ class Replayer {
           heads_(heads),
           backend_(backend),
           options_(options),
-          places_(find_layers(recording, drafter)) {
+          recorded_layer_(find_layers(recording, drafter)) {
         phases_.set_enabled(false);
     }
 
@@ -378,7 +378,7 @@ class Replayer {
             job.new_hidden = out;
         }
         if (!drafter_.aux_layers().empty()) {
-            const Rows<float> out = space(lane.aux, static_cast<int>(places_.size()) * info_width());
+            const Rows<float> out = space(lane.aux, static_cast<int>(recorded_layer_.size()) * hidden_size());
             DS_TRY(read_aux(lane.text->prompt->first_row + first, out));
             job.new_aux = out;
         }
@@ -386,19 +386,19 @@ class Replayer {
         return {};
     }
 
-    int info_width() const { return recording_.info().target.hidden; }
+    int hidden_size() const { return recording_.info().target.hidden; }
 
     /// Reads the drafter's layers of the recorded ones.
     Status read_aux(std::int64_t first, Rows<float> out) {
-        const int columns = recording_.info().aux_width(), d = info_width();
+        const int columns = recording_.info().aux_width(), d = hidden_size();
         if (std::ranges::equal(drafter_.aux_layers(), recording_.info().aux_layers))
             return recording_.aux(first, out);
         recorded_.resize(numel(out.rows, columns));
         const Rows<float> all(recorded_.data(), out.rows, columns);
         DS_TRY(recording_.aux(first, all));
         for (int r = 0; r < out.rows; ++r)
-            for (std::size_t i = 0; i < places_.size(); ++i)
-                std::copy_n(all.row_data(r) + places_[i] * d, d, out.row_data(r) + i * d);
+            for (std::size_t i = 0; i < recorded_layer_.size(); ++i)
+                std::copy_n(all.row_data(r) + recorded_layer_[i] * d, d, out.row_data(r) + i * d);
         return {};
     }
 
@@ -426,8 +426,8 @@ class Replayer {
     PhaseRecorder phases_;
     ReplayResult result_;
     CoveredProbability::Scratch scratch_;
-    std::vector<std::size_t> places_;  ///< of the drafter's layers among the recorded ones
-    std::vector<float> recorded_;      ///< scratch of read_aux()
+    std::vector<std::size_t> recorded_layer_;  ///< of the drafter's layers among the recorded ones
+    std::vector<float> recorded_;              ///< scratch of read_aux()
     double done_ = 0;
     std::int64_t agreed_ = 0, seen_ = 0;
 };
@@ -437,7 +437,7 @@ class Replayer {
 Status check_recording_features(const DecodeRecording& recording, const Drafter& drafter,
                                 std::string_view name) {
     const std::vector<int>& recorded = recording.info().aux_layers;
-    const auto has = [&](std::size_t place) { return place < recorded.size(); };
+    const auto has = [&](std::size_t index) { return index < recorded.size(); };
     if (std::ranges::all_of(find_layers(recording, drafter), has)) return {};
     return bad_input(
         "{}/trace.json: aux_layers is {}, drafter {} reads layers {}; record again with --aux {}",

@@ -341,11 +341,7 @@ class LaterIds final : public RecordSink {
   public:
     LaterIds(RecordSink& next, RowIds& ids) : next_(next), ids_(ids), first_(ids) {}
     void push(Record record) override {
-        storage::visit_ids(record, [&](RowId& id, RowId RowIds::*counter) {
-            if (id == 0) return;
-            id += first_.*counter;
-            ids_.*counter = std::max(ids_.*counter, id);
-        });
+        storage::shift_ids(record, first_, ids_);
         next_.push(std::move(record));
     }
 

@@ -129,7 +129,7 @@ class Diagnosis {
             replay_.tree = fmt::format("chain={}", std::max<std::size_t>(3, report_.engine.size()));
         DS_TRY(config_.recording.empty() ? decode() : open(config_.recording));
         DS_TRY(replay_readings());
-        DS_TRY(judge());
+        judge();
         if (config_.recording.empty()) DS_TRY(try_other_prompts());
         note_untested();
         report_.seconds = seconds(monotonic_ns() - start);
@@ -201,8 +201,8 @@ class Diagnosis {
         conversation_of_ = conversation_of_prompts(recording_->prompts());
         const std::size_t count = conversation_of_.empty() ? 0 : conversation_of_.back() + 1;
         if (count < min_conversations)
-            return bad_input("{}: {} give no intervals; diagnose needs at least {} conversations", folder,
-                             no_interval_text(count), min_conversations);
+            return bad_input("{}: has {} conversations; diagnose needs at least {} conversations", folder,
+                             count, min_conversations);
         return {};
     }
 
@@ -366,7 +366,7 @@ class Diagnosis {
     }
 
     /// Ranks the readings and finds the one that fits.
-    Status judge() {
+    void judge() {
         std::ranges::stable_sort(all_, ranks_before);
         const auto given =
             std::ranges::find_if(all_, [](const Replayed& one) { return one.result.changes.empty(); });
@@ -405,15 +405,12 @@ class Diagnosis {
             report_.verdict = fmt::format("Found: {}: tau {} instead of {}.", fmt::join(faults, ", "),
                                           tau_text(fits), tau_text(as_given));
         }
-        if (report_.fits) fitting_ = fits.changes;
         for (const RecordedPrompt& prompt : recording_->prompts())
             report_.tokens += replay_.max_new > 0 ? std::min(prompt.generated_tokens, replay_.max_new)
                                                   : prompt.generated_tokens;
         report_.conversations = all_.front().conversations.size();
         report_.source = recording_->info().target.name;
-        conversations_given_ = all_[report_.fits.value_or(report_.given)].conversations;
         for (Replayed& one : all_) report_.readings.push_back(std::move(one.result));
-        return {};
     }
 
     /// Returns the first depth at which the other engine's acceptance rate differs beyond chance; 0 = none.
@@ -435,12 +432,13 @@ class Diagnosis {
         bare.template_switches = {"add_generation_prompt=false"};
         raw.raw = true;
         if (config_.target.raw) return {};
+        const std::size_t best = report_.fits.value_or(report_.given);
         for (const auto& [what, variant] :
              {std::pair("no generation prompt", bare), {"no chat template", raw}}) {
             DS_TRY(record(variant, what));
-            DS_ASSIGN(const Replayed other, replay_reading(fitting_, false));
+            DS_ASSIGN(const Replayed other, replay_reading(report_.readings[best].changes, false));
             OtherPrompts prompts{what, other.result.tau, std::nullopt};
-            if (const auto ratio = ratio_of(other.conversations, conversations_given_, tau_of))
+            if (const auto ratio = ratio_of(other.conversations, all_[best].conversations, tau_of))
                 prompts.gain = ratio->estimate;
             report_.prompts.push_back(std::move(prompts));
         }
@@ -475,10 +473,8 @@ class Diagnosis {
     std::vector<std::size_t> conversation_of_;    ///< by prompt
     std::map<std::string, ReplayModels> models_;  ///< by precision
     std::optional<ResolvedRun> given_;
-    std::vector<Replayed> all_;        ///< the checkpoint as given is the first until they are ranked
-    Notes unrecorded_;                 ///< feature layers that the recording lacks
-    std::vector<OtherValue> fitting_;  ///< changes of the reading that fits
-    Conversations conversations_given_;
+    std::vector<Replayed> all_;  ///< the checkpoint as given is the first until they are ranked
+    Notes unrecorded_;           ///< feature layers that the recording lacks
 };
 
 }  // namespace
