@@ -20,7 +20,10 @@ endif()
 add_library(ds_settings INTERFACE)
 target_include_directories(ds_settings INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(ds_settings INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough -Werror>)
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough>)
+if(DRAFTSCOPE_WARNINGS_ARE_ERRORS)
+    target_compile_options(ds_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
 # The portable path must round the same everywhere: no contraction behind our back; the SIMD paths ask for FMA.
 target_compile_options(ds_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 

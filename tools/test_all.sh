@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every test there is, one group after the other, for hours: ./run test --all [GROUP...]
-#   suite sass product kills cluster docs training models writers asan tsan fuzz bare
+#   suite sass product kills apart cluster docs training models writers asan tsan fuzz bare
 # DRAFTSCOPE_MODELS: folder of the two models of `tools/fetch_deps.sh qwen-coder`; default: the cache folder.
 # DRAFTSCOPE_WRITERS: a Python with the packages that tests/models/writers.py names.
 # A group that cannot run here says why and counts as skipped. Exit code 1 if a group failed.
@@ -33,9 +33,14 @@ suite() { ctest --test-dir build/release --output-on-failure --no-tests=error -j
 
 sass() { tools/sass_budget.py; }
 
-product() { build/release/losslessness_product; }
+product() { ninja -C build/release losslessness_product && build/release/losslessness_product; }
 
-kills() { build/release/storage_kills 500; }
+kills() { ninja -C build/release storage_kills && build/release/storage_kills 500; }
+
+# Every file by itself: names that only meet because the compiler reads several files as one.
+apart() {
+    cmake -S . -B build/apart -G Ninja -DCMAKE_BUILD_TYPE=Debug -DDRAFTSCOPE_TOGETHER=OFF -DDRAFTSCOPE_CUDA=OFF && ninja -C build/apart
+}
 
 # Shards of jobs of a real Slurm on this machine, and of mpirun.
 cluster() { tests/cluster/cluster.sh build/release/draftscope; }
@@ -98,6 +103,7 @@ group suite suite
 group sass sass
 group product product
 group kills kills
+group apart apart
 group cluster cluster
 group docs docs
 group training training

@@ -92,7 +92,7 @@ class RowLists {
 };
 
 /// Correlation between the rows of a tree level. With it, four rows' shortlists of 2048 have the same union
-/// size as SpecVocab's on the demo model (docs/MEASUREMENTS.md).
+/// size as SpecVocab's on the demo model.
 inline constexpr double row_correlation = 0.96;
 
 /// The factors of a low-rank head or router.

@@ -38,7 +38,7 @@ TRIMMED_IDS = 16384
 START_SECONDS = 300
 # A gap of two log-probabilities below which rounding may choose either. f32 sums differ in their order only. Of the others a
 # logit's error has variance 2 KL, so that two engines' gaps differ by 2 standard deviations at 2 sqrt(4 (KL + KL)); KL of the
-# demo's formats is in docs/MEASUREMENTS.md: bf16 0.0013 and 0.0013, int8 0.0026 and llama.cpp's Q4_1 0.0033.
+# demo's formats (compare_llama.sh accuracy): bf16 0.0013 and 0.0013, int8 0.0026 and llama.cpp's Q4_1 0.0033.
 NEAR_TIE = {"f32": 0.01, "bf16": 0.2, "auto": 0.31}
 
 
