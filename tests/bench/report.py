@@ -151,6 +151,8 @@ def with_interval(value, interval, digits=3):
     if value is None:
         return "-"
     text = number(value, digits)
+    if interval and interval[0] == interval[1]:  # 1 by definition
+        return text
     return text + (f" [{number(interval[0], digits)}, {number(interval[1], digits)}]" if interval else "")
 
 

@@ -1,5 +1,6 @@
 """docs/MEASUREMENTS.md: today's figures of one machine, and those kept of others."""
 import json
+import re
 
 from report import ROOT, Measurement, absent, number, origin, stored, table, with_interval
 
@@ -54,8 +55,8 @@ def kernels_table(kept):
 
 
 def printed(kept):
-    """What a program printed: its tables as they are, other text as code."""
-    text = kept["result"].strip("\n")
+    """What a program printed: its tables as they are, other text as code; of files of this machine the name alone."""
+    text = re.sub(r"(?<!\S)/(?:[\w.+-]+/)+", "", kept["result"].strip("\n"))
     return text + "\n" if text.lstrip().startswith("|") else f"```text\n{text}\n```\n"
 
 

@@ -18,32 +18,72 @@ STATIC = {name: f"fr-spec:v={round(size * 49152 / 128256)}" for name, size in SI
 
 class PaperTable:
     """A table of `reproduce`. `compare` is the quantity that the finding is about, `why` what explains a difference, and
-    `picture` the command that draws it."""
+    `picture` the command that draws it. `claim` is what the paper says, and `holds` says from the blocks whether it holds here."""
 
-    def __init__(self, name, limit, max_new, compare, why, options=(), picture=""):
+    def __init__(self, name, limit, max_new, compare, why, options=(), picture="", claim="", holds=None):
         self.name, self.limit, self.max_new, self.compare, self.why = name, limit, max_new, compare, why
-        self.options, self.picture = list(options), picture
+        self.options, self.picture, self.claim, self.holds = list(options), picture, claim, holds
+
+
+def ours(block, start, quantity):
+    """Our average of a row whose name begins so; a row's own figure if the table has none."""
+    row = next((row for row in block["rows"] if row["row"].startswith(start) and row["missing"] is None), None)
+    if row is None:
+        return None
+    value = average(row, quantity)
+    return value["ours"] if value else row.get(quantity)
+
+
+def keeps(start, least):
+    def holds(blocks):
+        rho = ours(blocks[0], start, "rho_tau")
+        return rho is not None and rho >= least, f"{start} keeps {100 * rho:.1f} %"
+    return holds
+
+
+def faster_than_full(start):
+    def holds(blocks):
+        ratios = [ours(block, start, "speedup_vs_full") for block in blocks]
+        return all(ratio and ratio > 1 for ratio in ratios), "x full is " + " and ".join(number(ratio, 2) for ratio in ratios)
+    return holds
+
+
+def fastest(start, quantity):
+    def holds(blocks):
+        speeds = {row["row"]: average(row, quantity)["ours"] for row in blocks[0]["rows"]
+                  if row["missing"] is None and average(row, quantity) and not row["row"].startswith("none")}
+        best = max(speeds, key=speeds.get)
+        return best.startswith(start), f"{best} is the fastest of {len(speeds)}, {number(speeds[best], 2)}"
+    return holds
 
 
 EAGLE3 = ("--drafter", "eagle3")  # the demo's best drafter, with a file of every head
 PAPERS = [
     PaperTable("fr-spec/table-1", 16, 96, "rho_tau",
                "Our ranking is counted on 2.7 million tokens of documentation, the paper's on a billion of web text.", EAGLE3,
-               "draftscope bench --heads full,fr-spec:v=8192 --prompts FILE --save a.dscope; draftscope gui a.dscope"),
+               "draftscope bench --heads full,fr-spec:v=8192 --prompts FILE --save a.dscope; draftscope gui a.dscope",
+               "A quarter of the vocabulary keeps 93 % of the accepted length.", keeps("fr-spec V=32k", 0.93)),
     PaperTable("slimspec/table-2", 8, 96, "speedup_vs_full",
-               "The target is 60 times smaller, so that drafting costs a larger part of a step, and the heads are fitted after the drafter.",
-               ["--repeat", "1"]),
+               "The target is 60 times smaller, so that drafting costs a larger part of a step, and the heads are fitted after the drafter. "
+               "A batch of 64 holds the 8 conversations of a task.",
+               ["--repeat", "3"], "", "SlimSpec is faster than the full head, at batch 1 and 64.", faster_than_full("slimspec")),
     PaperTable("slimspec/table-3", 8, 96, "rho_tau",
-               "The paper trains each drafter with its head; ours are fitted to a drafter that existed.", ["--repeat", "1"],
-               "draftscope run --shadow slimspec,vocabtrim,fr-spec --save a.dscope --prompts FILE; draftscope gui a.dscope"),
+               "The paper trains the drafters of BCL, SpecVocab and SlimSpec with their heads; here all heads are cut from, or fitted to, a "
+               "drafter that existed.", ["--repeat", "1"],
+               "draftscope run --shadow slimspec,vocabtrim,fr-spec --save a.dscope --prompts FILE; draftscope gui a.dscope",
+               "SlimSpec is the fastest of all heads.", fastest("slimspec", "speedup_vs_full")),
     PaperTable("specvocab/figure-4", 6, 64, "",
-               "The paper's text has no values of the figure: it says that 2,048 candidates give the best speed, and that more add little tau.",
+               "The paper's text has no values of the figure: it says that 2,048 candidates are sufficient for the highest throughput. They are "
+               "1.3 % of its vocabulary and 4.2 % of ours.",
                ["--repeat", "1"],
                "draftscope sweep --heads specvocab --save s.dscope; draftscope export s.dscope --format png --plots sweep --out s.png"),
     PaperTable("dynaspec/table-1", 16, 64, "share",
-               "The sizes are shares of 49,152 tokens here and of 128,256 in the paper, of one row's shortlist.", EAGLE3),
+               "The sizes are shares of 49,152 tokens here and of 128,256 in the paper, of one row's shortlist. They follow from the head's "
+               "settings; MicroSpec's table below has its accepted length.", EAGLE3),
     PaperTable("microspec/table-2", 6, 64, "rho_tau",
-               "On a CPU the verification of 60 nodes takes most of a step, so that x AR is far below a GPU's and heads differ less in speed.", EAGLE3),
+               "On a CPU a tree of 60 nodes decodes at a third of the speed of plain decoding, so that this table ranks heads by tau, not by "
+               "speed.", EAGLE3, "",
+               "MicroSpec keeps 94 % of the full head's accepted length with under 3,072 tokens.", keeps("microspec", 0.94)),
 ]
 
 
@@ -85,6 +125,7 @@ def measurements(limit=None, max_new=None):
 
 # ---- a table of `reproduce`
 
+HEADINGS = {"speedup_vs_ar": "x plain", "speedup_vs_full": "x full", "tokens_per_second": "tokens/s", "active_tokens": "shortlist"}
 DIGITS = {"active_tokens": 0, "tokens_per_second": 1, "rho_tau": 3, "nu": 3}
 
 
@@ -96,10 +137,16 @@ def full_row(block):
     return next((row for row in block["rows"] if row["row"].split()[0] == "full"), None)
 
 
-def pair_of(value, digits, vocabularies, has_paper):
+def published_digits(rows, quantity):
+    """The decimals with which a quantity was published."""
+    texts = [repr(v["published"]) for row in rows for v in row["values"] if v["quantity"] == quantity and v["published"] is not None]
+    return max((len(text.split(".")[1]) for text in texts if "." in text and not text.endswith(".0")), default=0)
+
+
+def pair_of(value, digits, paper_digits, vocabularies, has_paper):
     """Ours and the paper's: "2.41 [2.30, 2.52] / 3.63"; ours alone if the paper's table has no value of the quantity."""
     ours = with_interval(value["ours"], value["ours_interval"] if value["column"] == "Average" else None, digits)
-    paper = number(value["published"], digits)
+    paper = number(value["published"], paper_digits)
     if value["quantity"] == "active_tokens":
         ours, paper = (f"{text} ({100 * size / whole:.1f} %)" if size is not None else text for text, size, whole in
                        ((ours, value["ours"], vocabularies[0]), (paper, value["published"], vocabularies[1])))
@@ -118,11 +165,20 @@ def against_full(row, full, quantity):
 RELATIVE = {"rho_tau": ("tau",), "speedup_vs_full": ("speedup_vs_ar", "tokens_per_second")}
 
 
-def compared(block, quantity, vocabularies):
+def copied_rows(report):
+    """Rows whose published values the paper's authors took or computed from elsewhere: they are shown, and not compared."""
+    names = set()
+    for line in report["differences"]:
+        if line.startswith(("tau copied by", "values computed by")):
+            names.update(name.strip() for name in line.split(": ", 1)[1].split(","))
+    return names
+
+
+def compared(block, quantity, vocabularies, left_out=frozenset()):
     """(row, ours, interval, the paper's) of the quantity that a finding is about."""
     full = full_row(block)
     for row in block["rows"]:
-        if row is full:
+        if row is full or row["row"] in left_out:
             continue
         base = next((q for q in RELATIVE.get(quantity, ()) if average(row, q)), None)
         value = average(row, "active_tokens" if quantity == "share" else quantity)
@@ -143,32 +199,32 @@ NAMES = {"rho_tau": "rho_tau", "share": "share of the vocabulary", "speedup_vs_f
 
 def own_finding(block):
     """The same without values of the paper."""
-    speeds = {row["row"]: average(row, "tokens_per_second")["ours"] for row in block["rows"] if average(row, "tokens_per_second")}
+    speeds = [average(row, "tokens_per_second")["ours"] for row in block["rows"] if average(row, "tokens_per_second")]
     taus = [average(row, "tau")["ours"] for row in block["rows"] if average(row, "tau") and average(row, "tau")["ours"]]
-    speeds = {name: speed for name, speed in speeds.items() if speed}
+    speeds = [speed for speed in speeds if speed]
     if not speeds or not taus:
         return ""
-    return f"The fastest row is {max(speeds, key=speeds.get)}. tau is {min(taus):.2f} to {max(taus):.2f}."
+    return f"tau is {min(taus):.2f} to {max(taus):.2f}, tokens/s {min(speeds):.1f} to {max(speeds):.1f} on average."
 
 
-def finding(block, quantity, vocabularies):
+def finding(block, quantity, vocabularies, left_out=frozenset()):
     """What the comparison says, from the figures alone."""
-    rows = list(compared(block, quantity, vocabularies)) if quantity else []
+    rows = list(compared(block, quantity, vocabularies, left_out)) if quantity else []
     if not rows:
         return own_finding(block)
-    inside = sum(1 for _, _, interval, paper in rows if interval and interval[0] <= paper <= interval[1])
     swapped = [(a[0], b[0]) for i, a in enumerate(rows) for b in rows[i + 1:] if (a[1] - b[1]) * (a[3] - b[3]) < 0]
     name, ours, interval, paper = max(rows, key=lambda row: abs(row[1] - row[3]))
     what = NAMES.get(quantity, quantity)
     if len(rows) == 1:
-        within = (" The interval contains the paper's." if inside else " The interval is without the paper's.") if interval else ""
-        return f"{name} has {what} {with_interval(ours, interval)} here, {paper:.3f} there.{within}"
-    text = f"The largest difference in {what} is that of {name}: {with_interval(ours, interval)} here, {paper:.3f} there."
-    if any(row[2] for row in rows):
-        text = f"Of {len(rows)} rows, {inside} {'has' if inside == 1 else 'have'} the paper's {what} within the interval. " + text
+        return f"{name} has {what} {with_interval(ours, interval)} here, {paper:.3f} there."
+    apart = sorted(abs(row[1] - row[3]) for row in rows)
+    text = (f"The median difference in {what} is {apart[len(apart) // 2]:.3f} over {len(rows)} rows, the largest that of {name}: "
+            f"{with_interval(ours, interval)} here, {paper:.3f} there.")
     pairs = len(rows) * (len(rows) - 1) // 2
     if not swapped:
         return text + " The rows are in the paper's order."
+    if pairs == 1:
+        return text + " The rows are in the other order than the paper's."
     return text + f" Of {pairs} pairs of rows, {len(swapped)} {'is' if len(swapped) == 1 else 'are'} in another order than the paper's."
 
 
@@ -193,12 +249,16 @@ def block_tables(block, vocabularies):
         lines = []
         for row in rows:
             values = [v for v in row["values"] if v["quantity"] == quantity] + [average(row, q) for q in more]
-            cells = [pair_of(v, DIGITS.get(v["quantity"], 2), vocabularies, has_paper[v["quantity"]]) for v in values]
+            cells = [pair_of(v, DIGITS.get(v["quantity"], 2), published_digits(rows, v["quantity"]), vocabularies,
+                             has_paper[v["quantity"]]) for v in values]
             if base:
                 ours, interval, paper = against_full(row, full, base)
-                cells.append("-" if ours is None else f"{with_interval(ours, interval)} / {number(paper)}")
+                same = row is full  # is 1 by definition
+                cells.append("-" if ours is None else "1" if same else f"{with_interval(ours, interval)} / {paper:.3f}"
+                             if paper else with_interval(ours, interval))
             lines.append([row["row"], *cells])
-        out.append(table([quantity or "average", *columns, *more, *([name] if base else [])], lines))
+        heads = [HEADINGS.get(one, one) for one in (quantity or "average", *columns, *more, *([name] if base else []))]
+        out.append(table(heads, lines))
     return "\n".join(out)
 
 
@@ -238,13 +298,21 @@ def paper_part(one, measurement, paths):
             out += [f"### {block['setup']}", ""]
         if block["temperature"] > 0:
             out += [f"Drafts are checked {block['verified']} (`--verify {block['verify']}`).", ""]
-        says = finding(block, one.compare, vocabularies)
-        out += [block_tables(block, vocabularies), "", "Ours / the paper's. " + says, ""]
+        copied = copied_rows(report)
+        says = finding(block, one.compare, vocabularies, copied)
+        has_paper = any(v["published"] is not None for row in block["rows"] for v in row["values"])
+        legend = "Ours [95 % interval] / the paper's. " if has_paper else "Ours. "
+        out += [block_tables(block, vocabularies), "", legend + says, ""]
+        if copied:
+            out += [f"Not compared: {', '.join(sorted(copied))}, whose values the paper's authors took or computed from elsewhere.", ""]
+    if one.holds:
+        holds, figure = one.holds(report["blocks"])
+        out += [f"**The paper: {one.claim}** {'It holds here' if holds else 'It does not hold here'}: {figure}.", ""]
     out += [one.why, "", "What differs:", ""]
     out += [f"- {line}\n" for line in differences(report)]
     out += [line for block in report["blocks"][:1] for line in missing_rows(block)]
     if one.picture:
-        out += ["", f"The picture: `{one.picture}`", ""]
+        out += ["", f"To draw it: `{one.picture}`"]
     out += ["", origin(kept)]
     return "\n".join(line.rstrip("\n") for line in out) + "\n"
 
@@ -315,11 +383,11 @@ def figure_part(measured, paths):
              "speed that no lost draft would give still grows. The last column is that speed by the cost model. Conversations of MT-Bench."),
             ("microspec/figure-1b", figure_1b,
              "Share of the emitted tokens in the active set. The paper says 73 to 97 % for MicroSpec with at most 3k tokens, and that static "
-             "vocabularies need 16k to 32k for 85 %. MicroSpec is replayed with the candidates of the accepted path, so its coverage is an estimate.")):
+             "vocabularies often need more than 16k, or even 32k, for as much. MicroSpec is replayed with the candidates of the accepted path, so its coverage is an estimate.")):
         kept = stored(measured[name], paths["raw"])
         out += [f"### {name.split('/')[1].replace('-', ' ').capitalize()}", "", says, ""]
         out += [make(kept), "", origin(kept), ""] if kept else [absent(measured[name], paths), ""]
-    out.append("The picture: `draftscope gui FILE`, panel Coverage, of a run with `--head microspec --save FILE`.")
+    out.append("To draw it: `draftscope gui FILE`, panel Coverage, of a run with `--head microspec --save FILE`.")
     return "\n".join(line.rstrip("\n") for line in out) + "\n"
 
 
@@ -327,7 +395,7 @@ def figure_part(measured, paths):
 
 def engines_part():
     data = json.loads(ENGINES.read_text(encoding="utf-8"))
-    rows = [[row["engine"], row["drafter"], row["here"], row["texts"], row["rounds"], f"{row['tau'][0]} / {row['tau'][1]}"]
+    rows = [[row["engine"], row["drafter"], row["here"], row["texts"], row["rounds"], f"{row['tau'][0]:.3f} / {row['tau'][1]:.3f}"]
             for row in data["rows"]]
     notes = "".join(f"- {row['engine']}, {row['drafter']}: {row['note']}\n" for row in data["rows"] if "note" in row)
     return (f"## One checkpoint in three engines\n\n{data['says']}\n\n"
@@ -337,11 +405,12 @@ def engines_part():
 
 def page(measured, paths):
     by_name = {one.name: one for one in measured}
-    head = """# The papers' results, measured again
+    head = """# The papers' experiments on a small model
 
-A published table or figure of each of the five papers next to ours. The target here is SmolLM2-135M-Instruct on a CPU, and the papers' are
-models of 1 to 30 billion parameters on GPUs. Accepted lengths are therefore lower, and the shape is what compares: rho_tau, a head's tau
-relative to the full head's. Intervals are 95 % intervals by conversation. Averages are means over tasks.
+A published table or figure of each of five papers next to ours. The target here is SmolLM2-135M-Instruct on a CPU, and the papers' have
+billions of parameters and run on GPUs. Target, drafter and prompts differ, so accepted lengths do; what compares is the shape: rho_tau, a
+head's tau relative to the full head's. Brackets are 95 % intervals of ours, by resampled conversations: they hold no other model. Averages are
+means over tasks, of ratios as well. Tables that the papers made with EAGLE-2 run with the demo's `eagle3`, which has a file of every head.
 
 Written by `tests/bench/report.py reproduced`. The figures of the papers are in `assets/published`.
 

@@ -150,15 +150,21 @@ class Reproduced(Folder):
     def test_the_finding_follows_from_the_figures(self):
         self.keep(report_reproduced.measurements()[0], reproduced(ROWS))
         text = self.page()
-        self.assertIn("Of 2 rows, 1 has the paper's rho_tau within the interval.", text)
-        self.assertIn("that of fr-spec V=32k: 0.900 [0.880, 0.920] here, 0.947 there.", text)
+        self.assertIn("The median difference in rho_tau is 0.047 over 2 rows, the largest that of fr-spec V=32k: 0.900 [0.880, 0.920] here, "
+                      "0.947 there.", text)
+        self.assertIn("It does not hold here: fr-spec V=32k keeps 90.0 %.", text)
         self.assertIn("The rows are in the paper's order.", text)
         self.keep(report_reproduced.measurements()[0], reproduced(ROWS[:2]))
-        self.assertIn("fr-spec V=32k has rho_tau 0.900 [0.880, 0.920] here, 0.947 there. The interval is without the paper's.", self.page())
+        self.assertIn("fr-spec V=32k has rho_tau 0.900 [0.880, 0.920] here, 0.947 there.", self.page())
         swapped = json.loads(json.dumps(ROWS))
         swapped[2]["rho_tau"] = 0.95
         self.keep(report_reproduced.measurements()[0], reproduced(swapped))
-        self.assertIn("Of 1 pairs of rows, 1 is in another order", self.page())
+        self.assertIn("The rows are in the other order than the paper's.", self.page())
+        copied = reproduced(ROWS)
+        copied["differences"].append("tau copied by the paper's authors: fr-spec V=32k")
+        self.keep(report_reproduced.measurements()[0], copied)
+        self.assertIn("Not compared: fr-spec V=32k, whose values", self.page())
+        self.assertIn("fr-spec V=8k has rho_tau 0.820", self.page())
 
     def test_the_check_of_drafts_is_said_at_a_temperature(self):
         self.keep(report_reproduced.measurements()[0], reproduced(ROWS, temperature=1, verify="pq", verified="by rejection sampling"))
@@ -212,7 +218,7 @@ class Command(Folder):
         page = self.folder / "R.md"
         done = self.run_report("reproduced", "--no-run", "--raw", str(self.folder), "--out", str(page))
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("# The papers' results", page.read_text())
+        self.assertIn("# The papers' experiments", page.read_text())
         done = self.run_report("reproduced", "--only", "fr-spec/tabel-1", "--raw", str(self.folder))
         self.assertEqual(done.returncode, 2)
         self.assertIn("unknown; known: fr-spec/table-1", done.stderr)
