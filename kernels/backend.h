@@ -315,6 +315,8 @@ struct CudaOptions {
     /// Allocates buffers from large blocks. If false, each buffer is a driver allocation, so that the
     /// driver's tools detect accesses past its end.
     bool arena = true;
+    /// Lets kernels start before the previous one ends. Traced times of such kernels overlap.
+    bool overlap = true;
 };
 /// Opens a GPU. An error says why it cannot be used.
 Result<std::unique_ptr<Backend>> open_cuda(const CudaOptions& options = {});

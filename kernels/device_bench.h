@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@ namespace draftscope::kernels {
 
 /// Benchmark of the ops of draft heads on a GPU (reference/performance.md, sections 8 and 10). Inputs are
 /// random; calls run in one graph, and events measure device time.
+struct DeviceMeasured;
 struct DeviceBenchOptions {
     int vocab = 128256;
     int hidden = 4096;
@@ -27,6 +29,8 @@ struct DeviceBenchOptions {
     int clock_reads = 1500;   ///< reads of up to 1 GiB before the clocks are queried
     int calls = 20;           ///< calls of an op in one graph
     int replays = 50;         ///< launches of that graph
+    /// Called with each op as it is measured, so that a run that is ended early loses nothing.
+    std::function<void(const DeviceMeasured&)> on_measured = nullptr;
 };
 struct DeviceMeasured {
     std::string op;

@@ -184,13 +184,18 @@ Result<int> do_on_cuda(KernelSettings settings, const KernelsArguments& options)
         for (const int value : values)
             if (value < 1) return bad_input("{} {}: must be at least 1", name, value);
     std::vector<std::string> notes = fit_kernel_sizes(settings);
-    const DeviceBenchOptions device{.vocab = settings.vocab,
-                                    .hidden = settings.hidden,
-                                    .rank = settings.ranks,
-                                    .trimmed = std::max(1, settings.vocab / 4),
-                                    .gather = settings.gather,
-                                    .k = settings.k,
-                                    .rows = settings.rows};
+    DeviceBenchOptions device{.vocab = settings.vocab,
+                              .hidden = settings.hidden,
+                              .rank = settings.ranks,
+                              .trimmed = std::max(1, settings.vocab / 4),
+                              .gather = settings.gather,
+                              .k = settings.k,
+                              .rows = settings.rows};
+    if (options.json)
+        device.on_measured = [](const DeviceMeasured& m) {
+            fmt::print(stderr, "{}\n",
+                       write_fields(DS_FIELDS(DeviceMeasured, op, mode, rows, median_us), m).dump());
+        };
     if (settings.vocab > kernels::max_router_columns)
         return bad_input("--vocab {}: on a GPU at most {}", settings.vocab, kernels::max_router_columns);
     if (!kernels::can_topk(settings.vocab, settings.k))

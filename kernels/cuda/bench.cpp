@@ -127,6 +127,7 @@ void measure(DeviceBench& b, const std::string& op, const CallMode& way, int row
         if (other.op.starts_with(full_name) && other.mode == way.mode && other.rows == rows)
             result.nu = std::max(result.nu, result.median_us / other.median_us);
     b.results.push_back(std::move(result));
+    if (b.options.on_measured) b.options.on_measured(b.results.back());
 }
 
 void measure(DeviceBench& b, const std::string& op, const std::string& mode, int rows, double bytes,

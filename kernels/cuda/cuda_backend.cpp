@@ -122,6 +122,7 @@ class CudaBackendImpl final : public CudaBackend {
     CudaBackendImpl(cudaStream_t stream, DeviceInfo info, const CudaOptions& options)
         : CudaBackend(make_thread_pool(options.threads)),
           stream_(stream),
+          overlaps_(options.overlap && may_overlap_kernels()),
           info_(std::move(info)),
           options_(options),
           timer_(stream_, options.ordinal, follows_kernel_) {
@@ -438,7 +439,7 @@ class CudaBackendImpl final : public CudaBackend {
     cudaEvent_t before_side_ = nullptr, after_side_ = nullptr;
     bool must_join_ = false;       ///< work on the side stream has not been joined
     bool on_side_stream_ = false;  ///< ops are enqueued to the side stream
-    const bool overlaps_ = may_overlap_kernels();
+    const bool overlaps_;
     mutable bool follows_kernel_ = false;  ///< the stream's latest item is a kernel
     DeviceInfo info_;
     CudaOptions options_;

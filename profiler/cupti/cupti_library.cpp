@@ -28,6 +28,9 @@ static_assert(offsetof(CUpti_ActivityMemcpy6, graphNodeId) == offsetof(CUpti_Act
 /// CUDA 12.0: from this version, kernel records have their graph node and graphs their ids in the fields that
 /// we read.
 constexpr std::uint32_t min_version = 18;
+/// Older libraries stamp the records of a context that existed before the subscription with the wall clock
+/// (github.com/pytorch/pytorch/issues/190354).
+constexpr std::uint32_t min_version_after_context = 130303;
 constexpr const char* our_name = "draftscope";
 
 std::string version_text(std::uint32_t version) {
@@ -255,9 +258,29 @@ int CuptiLibrary::subscribe_by_name(std::string& holder) {
     return code;
 }
 
+/// Whether this process has the first GPU's primary context.
+bool context_exists() {
+    void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (driver == nullptr) return false;
+    using GetState = int (*)(int device, unsigned* flags, int* active);
+    const auto get_state = reinterpret_cast<GetState>(dlsym(driver, "cuDevicePrimaryCtxGetState"));
+    unsigned flags = 0;
+    int active = 0;
+    const bool known = get_state != nullptr && get_state(0, &flags, &active) == 0;
+    dlclose(driver);
+    return known && active != 0;
+}
+
 CuptiProbe CuptiLibrary::subscribe(CuptiListener& listener) {
     const CuptiProbe found = probe();
     if (found.state != CuptiState::ready) return found;
+    if (found.version < min_version_after_context && context_exists()) {
+        CuptiProbe late = found;
+        late.state = CuptiState::failed;
+        late.text = "the GPU was used before tracing began, and " + found.text + " would record wrong times";
+        late.remedy = "restart the program, with the traced run first";
+        return late;
+    }
     listener_ = active_listener = &listener;
     std::string holder;
     int code = subscribe_by_name(holder);

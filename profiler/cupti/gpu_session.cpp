@@ -24,6 +24,7 @@ namespace {
 
 /// Destroyed nodes are kept this long; all their records have arrived by then.
 constexpr TimeNs node_retention = 10 * ns_per_s;
+constexpr TimeNs clock_tolerance = 60 * ns_per_s;
 
 struct Launch {
     GpuContext context;
@@ -386,6 +387,10 @@ void GpuSession::take(std::vector<GpuOp>& ops, std::vector<GpuCall>& calls) {
             ++lost.zero_timestamps;
             continue;
         }
+        if (activity.start_ns > monotonic_ns() + clock_tolerance) {
+            ++lost.wrong_clock;
+            continue;
+        }
         if (!s.in_window(activity.start_ns)) continue;
         std::optional<Launch> launch;
         {
@@ -416,6 +421,7 @@ void GpuSession::take(std::vector<GpuOp>& ops, std::vector<GpuCall>& calls) {
     }
     const std::lock_guard lock(s.loss_mutex);
     s.losses.zero_timestamps += lost.zero_timestamps;
+    s.losses.wrong_clock += lost.wrong_clock;
     s.losses.unattributed += lost.unattributed;
     s.losses.before_launch += lost.before_launch;
     s.losses.worst_before_launch_ns = std::max(s.losses.worst_before_launch_ns, lost.worst_before_launch_ns);

@@ -33,8 +33,9 @@ struct GpuLosses {
     std::uint64_t dropped = 0;          ///< records without a CUPTI buffer
     std::uint64_t queue_full = 0;       ///< records that were not taken in time
     std::uint64_t zero_timestamps = 0;  ///< ops without GPU times
-    std::uint64_t unattributed = 0;     ///< ops without a phase, which are kept
-    std::uint64_t before_launch = 0;    ///< ops that start before their launch: the clocks disagree
+    std::uint64_t wrong_clock = 0;  ///< ops whose times are not CLOCK_MONOTONIC, as after a late subscription
+    std::uint64_t unattributed = 0;   ///< ops without a phase, which are kept
+    std::uint64_t before_launch = 0;  ///< ops that start before their launch: the clocks disagree
     TimeNs worst_before_launch_ns = 0;
     std::uint64_t launches_forgotten = 0;  ///< calls evicted before their ops arrived
 };

@@ -13,6 +13,7 @@ import tarfile
 import tempfile
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -21,7 +22,7 @@ OPS = None  # the real test program
 # These suites really run, on the host; the others only print that they did.
 GPU_TESTS = r"""#!/usr/bin/env bash
 filter=
-for argument in "$@"; do case $argument in --gtest_filter=*) filter=${argument#*=} ;; --gtest_list_tests) exec "$REAL_OPS" "$@" ;; esac; done
+for argument in "$@"; do case $argument in --gtest_filter=*) filter=${argument#*=} ;; --gtest_list_tests) "$REAL_OPS" "$@"; printf 'Devices/DeviceRounds.\n  Are/simt1\n'; exit ;; esac; done
 case "$filter" in
     *"$HANG"*) [ -z "$HANG" ] || { echo started; sleep 300; } ;;
 esac
@@ -125,7 +126,7 @@ class Checklist(unittest.TestCase):
         # If all tests of a suite were skipped, it did not run on a GPU.
         self.assertEqual(found["ops_TypicalOps"], ("failed", "no test ran on the GPU"))
         self.assertEqual(found["demo_none"], ("left", "no demo model"))
-        for text in ("Product Name : Made up", "| head | cold | 1 | 261.50 | 260.00 | 1.50 |", "| eagle3 x specvocab | 4.400 | 612.5 | 7.184 | 3.100 |",
+        for text in ("Product Name : Made up", "| head | cold | 1 | 261.50 | - | 260.00 | 1.50 |", "| eagle3 x specvocab | 4.400 | 612.5 | 7.184 | 3.100 |",
                      "201.5 tok/s", "| head_kernel<1> | 262.1 us | 87.5 % |",
                      "| op | mode | rows | on | off | off - on | off / on | turns apart |", "| head | cold | 1 | 261.38 | 263.50 | 2.12 | 1.008 | 0.25 |",
                      "| eagle3 x specvocab | 7183.67 | 8000.00 | 816.33 | 1.114 | 0.00 |"):
@@ -134,6 +135,11 @@ class Checklist(unittest.TestCase):
         self.assertEqual([name for name in names if name.startswith("overlap_")],
                          [f"overlap_{kind}_{way}_{turn}" for kind in ("kernels", "rounds") for turn in (1, 2) for way in ("on", "off")])
         self.assertGreater(names.index("overlap_kernels_on_1"), names.index("check_tier1"))
+        # What decides comes first; CUPTI before the figures, the counters after them.
+        order = ["gpu_opens", "ops_matmul", "engine_DeviceRounds", "cupti_kernels", "kernels_llama_8b", "bench_8b", "run_8b_no_overlap",
+                 "ncu_target", "text_same", "run_tier2", "overlap_kernels_on_1"]
+        self.assertEqual(order, [name for name in names if name in order])
+        self.assertIn("logs/clocks.csv", call.packed)
         self.assertIn("logs/ops_CutOps.failed", call.packed)
         self.assertEqual(call.packed["summary.md"], call.summary)
         self.assertLessEqual(len(call.files), 8)
@@ -169,17 +175,36 @@ class Checklist(unittest.TestCase):
         self.assertIn("wrong product", found["ops_matmul"][1])
         names = list(found)
         self.assertLess(names.index("memcheck_matmul"), names.index("kernels_llama_8b"))
-        self.assertEqual(found["racecheck_matmul"][0], "failed")
+        self.assertEqual(found["memcheck_matmul"][0], "failed")
         self.assertEqual(found["ops_head"][0], "ok")
         self.assertEqual(found["memcheck_head"][0], "ok")
         for name in ("kernels_llama_8b", "text_none"):
             self.assertEqual(found[name], ("left", "ops_matmul failed"))
+
+    def test_rounds_that_are_right_only_without_early_kernels_go_on_without(self):
+        program(self.path / "programs/draftscope", DRAFTSCOPE.replace("run) echo", "run) echo \"overlap ${DRAFTSCOPE_GPU_OVERLAP:-on}\" >&2; echo"))
+        failing = GPU_TESTS.replace('case "$filter" in\n    *"$FAIL"*)', '[ "${DRAFTSCOPE_GPU_OVERLAP:-1}" = 0 ] && FAIL=\ncase "$filter" in\n    *"$FAIL"*)')
+        program(self.path / "programs/tests/gpu_tests", failing)
+        call = self.call("device", "programs", "gpu_opens", "ops_matmul", "ops_head", "engine_*", "run_8b_plain", FAIL="DeviceRounds")
+        self.assertEqual(call.outcomes["engine_DeviceRounds"][0], "failed")
+        self.assertEqual(call.outcomes["engine_DeviceRounds_plain"][0], "ok")
+        self.assertEqual(call.outcomes["run_8b_plain"][0], "ok", "an engine that fails does not stop the measurements")
+        self.assertIn("overlap 0", call.packed["logs/run_8b_plain.err"])
+        self.assertIn("DeviceRounds", call.packed["logs/overlap_off.log"])
 
     def test_what_does_not_fit_is_left(self):
         call = self.call("--seconds", "4")
         self.assertEqual(call.outcomes["device"], ("left", "no time"))
         self.assertEqual(call.outcomes["kernels_llama_8b"][0], "left")
         self.assertEqual(call.code, 1)
+
+    def test_a_kernels_run_that_is_ended_early_keeps_what_it_measured(self):
+        slow = DRAFTSCOPE.replace('kernels) echo', """kernels) echo '{"op": "head", "mode": "cold", "rows": 1, "median_us": 261.5}' >&2; sleep 300; echo""")
+        program(self.path / "programs/draftscope", slow)
+        call = self.call("device", "programs", "gpu_opens", "ops_matmul", "ops_head", "kernels_llama_8b", "--limit", "kernels_llama_8b=2")
+        self.assertEqual(call.outcomes["kernels_llama_8b"], ("failed", "killed at its limit of 2 s"))
+        self.assertIn("kernels_llama_8b: ended early, as far as measured", call.summary)
+        self.assertIn("| head | cold | 1 | 261.50 |", call.summary)
 
     def test_a_call_that_is_ended_brings_its_results(self):
         command = [ROOT / "tests/gpu/checklist.sh", "--limit", "ops_TreeOps=200"]
@@ -244,6 +269,70 @@ class Checklist(unittest.TestCase):
             done = subprocess.run([ROOT / "tests/gpu/checklist.sh", *arguments], env=self.environment(), stderr=subprocess.PIPE,
                                   stdout=subprocess.PIPE, check=False)
             self.assertEqual(done.returncode, 2, arguments)
+
+
+# Expected seconds of a step on each card, estimated as in tools/gpu_estimate.py; loading weights takes most of an 8B run.
+EXPECTED = {"doctor": (1, 1), "gpu_opens": (3, 3), "ops": (12, 12), "engine": (18, 18), "cupti": (6, 6), "kernels": (52, 40),
+            "kernels_short": (20, 16), "ncu": (30, 28), "bench_8b": (65, 57), "bench": (16, 14), "run_8b": (11, 10), "run": (6, 6)}
+SLEEPS = r"""
+wait_for() { local of=SLEEP_$1; sleep "${!of}"; }
+"""
+SLEEPING_TESTS = SLEEPS.join(["#!/usr/bin/env bash\n", r"""
+for argument in "$@"; do case $argument in --gtest_filter=*) filter=${argument#*=} ;; --gtest_list_tests) "$REAL_OPS" "$@"; printf 'Devices/DeviceRounds.\n  Are/simt1\nDevices/DeviceEngine.\n  Are/simt1\nDevices/DeviceTargets.\n  Are/simt1\n'; exit ;; esac; done
+case "$filter" in *DeviceOps.Add*) wait_for gpu_opens ;; *DeviceRounds* | *DeviceEngine* | *DeviceTargets*) wait_for engine ;; *) wait_for ops ;; esac
+echo "[       OK ] Devices/${filter}/simt1 (1 ms)"
+"""])
+SLEEPING_DRAFTSCOPE = SLEEPS.join(["#!/usr/bin/env bash\n", DRAFTSCOPE.partition("\n")[2].replace('case "$1 ${DRAFTSCOPE', r"""
+case "$*" in
+    doctor*) wait_for doctor ;;
+    kernels*1,10*) wait_for kernels ;;
+    kernels*) wait_for kernels_short ;;
+    bench*"8b --"*) wait_for bench_8b ;;
+    bench*) wait_for bench ;;
+    run*llama-3.1-8b*) wait_for run_8b ;;
+    run*) wait_for run ;;
+esac
+case "$1 ${DRAFTSCOPE""", 1)])
+
+
+class DryRun(Checklist):
+    """A visit with programs that sleep as long as the real ones are expected to run, in fast motion."""
+
+    SCALE = 20
+    VISIT = 480
+
+    def visit(self, card):
+        folder = self.path / card
+        program(folder / "programs/tests/gpu_tests", SLEEPING_TESTS)
+        program(folder / "programs/tests/gpu_cupti_graph_check", SLEEPS.join(["#!/usr/bin/env bash\n", "wait_for cupti\n"]))
+        program(folder / "programs/draftscope", SLEEPING_DRAFTSCOPE)
+        program(folder / "bin/ncu", SLEEPS.join(["#!/usr/bin/env bash\n", NCU.partition("\n")[2].replace("echo '==PROF", "wait_for ncu\necho '==PROF")]))
+        sleeps = {f"SLEEP_{name}": str(times[card == "h200"] / self.SCALE) for name, times in EXPECTED.items()}
+        changes = {"DRAFTSCOPE_PROGRAMS": str(folder / "programs"), "TMPDIR": str(folder),
+                   "PATH": f"{folder / 'bin'}:{self.path / 'bin'}:{os.environ['PATH']}"}
+        # No step starts in the last eight seconds of a call.
+        command = [ROOT / "tests/gpu/checklist.sh", "--results", folder / "results", "--seconds", str(self.VISIT // self.SCALE + 8)]
+        ended, began = {}, time.monotonic()
+        with subprocess.Popen(command, env=self.environment(**changes, **sleeps), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              text=True) as process:
+            for line in process.stdout:
+                if passed := re.match(r"   ([\w-]+): ok \(", line):
+                    ended[passed[1]] = time.monotonic() - began
+        return ended
+
+    def test_what_decides_ends_within_the_visit(self):
+        with ThreadPoolExecutor() as both:
+            for card, ended in zip(("h100", "h200"), both.map(self.visit, ("h100", "h200"))):
+                order = ["gpu_opens", "ops_matmul", "engine_DeviceRounds", "cupti_kernels", "kernels_llama_8b", "bench_8b", "run_8b",
+                         "ncu_drafter", "text_same", "check_tier1"]
+                self.assertEqual([name for name in order if name not in ended], [], card)
+                self.assertEqual(sorted(order, key=ended.get), order, card)
+                self.assertLessEqual(ended["check_tier1"] * self.SCALE, self.VISIT, card)
+
+
+def load_tests(loader, _, __):
+    """Without the tests that DryRun inherits."""
+    return unittest.TestSuite([loader.loadTestsFromTestCase(Checklist), DryRun("test_what_decides_ends_within_the_visit")])
 
 
 if __name__ == "__main__":

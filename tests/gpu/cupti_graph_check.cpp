@@ -1,6 +1,6 @@
 // Checks the CUPTI session on a real GPU: every kernel in a graph is in the phase of its capture. Part of
-// tests/gpu/checklist.sh, not of ctest. Option --tier1: graph records. Prints the counts and exits with 1 at
-// the first error.
+// tests/gpu/checklist.sh, not of ctest. Options: --tier1, graph records; --late, a subscription after the
+// context exists, which is refused or has right times. Prints the counts and exits with 1 at the first error.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -109,12 +109,18 @@ void check_graphs(GpuSession& session) {
 int main(int argc, char** argv) {
     using namespace draftscope;
     const bool graphs = argc > 1 && std::strcmp(argv[1], "--tier1") == 0;
+    const bool late = argc > 1 && std::strcmp(argv[1], "--late") == 0;
+    if (late) need(gpu_test::prepare());  // creates the context
     const CuptiProbe state = gpu_session().open(graphs ? Tier::t1 : Tier::t2);
     std::printf("CUPTI %s: %s %s\n", std::string(to_text(state.state)).c_str(), state.text.c_str(),
                 state.remedy.c_str());
+    if (late && state.state == CuptiState::failed && state.version < 130303) {
+        expect(!state.remedy.empty(), "a late subscription is refused with a remedy");
+        return wrong == 0 ? 0 : 1;
+    }
     if (state.state != CuptiState::ready) return 1;
     Phases phases;
-    need(gpu_test::prepare());
+    if (!late) need(gpu_test::prepare());
     need(gpu_test::capture(phases.hooks()));
     if (graphs)
         check_graphs(gpu_session());

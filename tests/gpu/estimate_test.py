@@ -108,6 +108,16 @@ class GpuEstimate(unittest.TestCase):
     def test_every_goal_is_met(self):
         self.assertEqual(gpu_estimate.missed(gpu_estimate.Estimate(gpu_estimate.current())), [])
 
+    def test_an_h100_has_its_own_bandwidth_and_goals(self):
+        kept, gpu_estimate.C["bandwidth"] = gpu_estimate.C["bandwidth"], gpu_estimate.BANDWIDTHS["h100"]
+        self.addCleanup(gpu_estimate.C.__setitem__, "bandwidth", kept)
+        e = gpu_estimate.Estimate(gpu_estimate.current())
+        self.near(e.product_op(6144, 4096), 50.331648 / 2.95 + 1.75 + 0.5, 0.1)
+        self.assertEqual(gpu_estimate.missed(e, "h100"), [])
+        self.assertIn("full head, top 10", "; ".join(gpu_estimate.missed(e)), "the goals of an H200 are missed for its bandwidth alone")
+        for row in gpu_estimate.ROWS:
+            self.assertGreaterEqual(row.h100, row.goal)
+
     def test_document_has_this_table(self):
         self.assertIn(gpu_estimate.BEGIN + gpu_estimate.table() + gpu_estimate.END, gpu_estimate.DOCUMENT.read_text())
 

@@ -90,7 +90,13 @@ void print_json(const kernels::DeviceBenchOptions& options, const kernels::Devic
 }
 
 int run(int argc, char** argv) {
-    const kernels::DeviceBenchOptions options = parse_options(argc, argv);
+    kernels::DeviceBenchOptions options = parse_options(argc, argv);
+    options.on_measured = [](const kernels::DeviceMeasured& m) {
+        fmt::print(stderr,
+                   R"({{"op": "{}", "mode": "{}", "rows": {}, "median_us": {:.3f}}})"
+                   "\n",
+                   m.op, m.mode, m.rows, m.median_us);
+    };
     const auto report = kernels::bench_cuda(options);
     if (!report.ok()) {
         std::fprintf(stderr, "kernel_bench: %s\n", report.error().message.c_str());

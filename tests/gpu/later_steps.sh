@@ -15,7 +15,7 @@ stage_overlap() {
     for turn in 1 2; do
         for way in on off; do
             value=$([ $way = on ] && echo 1 || echo 0)
-            step "overlap_rounds_${way}_$turn" 60 "$right engine_DeviceRounds draftscope" env DRAFTSCOPE_GPU_OVERLAP=$value \
+            step "overlap_rounds_${way}_$turn" 60 "$right draftscope" env DRAFTSCOPE_GPU_OVERLAP=$value \
                 "$draftscope" bench --backend cuda --quiet --json --raw --ignore-eos --model "$llama/8" --drafter none \
                 --simulate-acceptance rate:0.84 --prompts "$prompts" --limit 2 --max-new 128 \
                 --method "eagle3:$llama/8 x specvocab @ chain=6"

@@ -59,12 +59,39 @@ def table(header, rows):
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n\n"
 
 
+def card_of(device):
+    """"h100" or "h200", for which there are goals; "" for another card."""
+    return next((card for card in ("h100", "h200") if card in device.lower()), "")
+
+
+def goal_text(name, card, unit=1, digits=0):
+    """A goal of this card, from tools/gpu_estimate.py; "-" for another card."""
+    if not card:
+        return "-"
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+    import gpu_estimate
+    row = next(row for row in gpu_estimate.ROWS if row.name.startswith(name))
+    return f"{row.goal_of(card) * unit:.{digits}f}"
+
+
 def kernel_part(name, report):
-    rows = [[op["op"], op["mode"], op["rows"], f"{op['median_us']:.2f}", f"{op['best_us']:.2f}", f"{op.get('spread_us', 0):.2f}",
+    card = card_of(report["device"])
+    llama = (report["vocab"], report["hidden"]) == (128256, 4096)
+    def goal(op):
+        full = op["op"] == "head" and op["mode"] == "cold" and op["rows"] == 1
+        return goal_text("full head", card) if full and llama else "-"
+    rows = [[op["op"], op["mode"], op["rows"], f"{op['median_us']:.2f}", goal(op), f"{op['best_us']:.2f}", f"{op.get('spread_us', 0):.2f}",
              f"{op['gb_per_s']:.0f}"]
             for op in report["ops"]]
     head = f"### {name}: {report['device']}, V {report['vocab']}, d {report['hidden']}, reads {report['read_gb_per_s']:.0f} GB/s\n\n"
-    return head + table(["op", "mode", "rows", "median us", "best us", "spread us", "GB/s"], rows)
+    return head + table(["op", "mode", "rows", "median us", "goal of this card", "best us", "spread us", "GB/s"], rows)
+
+
+def started_part(name, text):
+    """The ops that `kernels` reported on stderr, one JSON object a line, before it was ended."""
+    ops = [json.loads(line) for line in text.splitlines() if line.startswith('{"') and line.endswith("}")]
+    rows = [[op["op"], op["mode"], op["rows"], f"{op['median_us']:.2f}"] for op in ops]
+    return f"### {name}: ended early, as far as measured\n\n" + table(["op", "mode", "rows", "median us"], rows) if rows else ""
 
 
 def bench_part(name, report):
@@ -141,8 +168,11 @@ def measured(logs, name):
     try:
         if name.startswith("ncu_"):
             return counters_part(name, path.read_text(encoding="utf-8", errors="replace"))
-        if not isinstance(found, dict) or name.startswith("overlap_"):
+        if name.startswith("overlap_"):
             return ""
+        if not isinstance(found, dict):
+            errors = path.with_suffix(".err")
+            return started_part(name, errors.read_text(encoding="utf-8", errors="replace")) if name.startswith("kernels_") else ""
         if "ops" in found:
             return kernel_part(name, found)
         if "methods" in found:

@@ -6,7 +6,8 @@ names=()         # of all steps, in order
 running=()       # names of started steps
 declare -A pid_of began_at limit_of is_test
 why_stopped=
-parallel=${CHECKLIST_JOBS:-4}
+parallel=${CHECKLIST_JOBS:-8}
+clocks=          # process that logs the clocks
 
 is_ok() { [ -e "$logs/$1.ok" ]; }
 is_failed() { [ -e "$logs/$1.failed" ]; }
@@ -151,6 +152,7 @@ end_call() {
     trap '' TERM INT HUP
     trap - EXIT
     local name
+    [ -z "$clocks" ] || kill "$clocks" 2>/dev/null
     for name in "${running[@]}"; do kill -TERM "${pid_of[$name]}" 2>/dev/null; done
     for name in "${running[@]}"; do
         wait "${pid_of[$name]}" 2>/dev/null

@@ -199,6 +199,15 @@ std::string duration_text(TimeNs ns) {
     return three_digits(value * 1e-9) + " s";
 }
 
+const char* missing_in_lanes(const Snapshot& snapshot, RowId run_id) {
+    const auto run = std::find_if(snapshot.runs.begin(), snapshot.runs.end(),
+                                  [&](const RunRow& row) { return row.id == run_id; });
+    if (run == snapshot.runs.end() || run->tier != "T1") return "";
+    return "T1 records whole graphs: kernels launched without one, such as heads and top-k, are not in the "
+           "GPU's lanes (T2 "
+           "has them)";
+}
+
 std::shared_ptr<const RunLanes> run_lanes(const Snapshot& snapshot, RowId run_id) {
     auto lanes = snapshot.lanes_for(run_id);
     return lanes != nullptr ? lanes : std::make_shared<const RunLanes>();

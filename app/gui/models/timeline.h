@@ -73,6 +73,9 @@ std::string three_digits(double value);
 /// Formats a duration with three significant digits: "12.5 ms", "800 us".
 std::string duration_text(TimeNs ns);
 
+/// Returns a sentence on what a run's lanes lack; "" = nothing.
+const char* missing_in_lanes(const Snapshot& snapshot, RowId run_id);
+
 /// Returns a run's lanes; those of a run without spans are empty.
 std::shared_ptr<const RunLanes> run_lanes(const Snapshot& snapshot, RowId run_id);
 

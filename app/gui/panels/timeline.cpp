@@ -467,6 +467,8 @@ void draw_timeline(PanelContext& context) {
                                       : context.snapshot.runs.back().acceptance == imported_acceptance
                                           ? "The imported file has no times of the rounds."
                                           : "No phases were recorded in this run.");
+    if (const char* missing = missing_in_lanes(context.snapshot, state.run_id); *missing != '\0')
+        ImGui::TextDisabled("%s", missing);
     const std::vector<SharedLane> lanes = shared_lanes(state);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     LaneArea area;

@@ -200,6 +200,12 @@ Status EngineHost::Impl::load(RunPlan& plan, RunContext& context) {
     RunReport& report = context.report;
     report.tier = open_run_tier(run);
     if (run.tier != Tier::t0) report.cupti = run.gpu ? gpu_session().state() : make_cupti_api()->probe();
+    const bool is_traced = report.tier.used != Tier::t0;
+    if (is_traced)
+        add_note(plan.notes,
+                 "{}: no kernel starts before the previous one ends, so rounds take longer than at T0",
+                 to_text(report.tier.used));
+    models.set_traced(is_traced);
     DS_TRY(models.load(run, context.hooks));
     DS_ASSIGN(plan.chat, choose_chat(models.target(), run.config, plan.conversations, plan.notes));
     DS_ASSIGN(plan.skipped, ConversationFeed::drop_unusable(models.target(), plan.chat, plan.conversations,

@@ -77,8 +77,12 @@ void ModelCache::note_gpu(const kernels::DeviceInfo& info) {
 Status ModelCache::load_exec(const ResolvedRun& run) {
     const RunConfig& config = run.config;
     const bool cuda = config.backend == "cuda";
-    const ExecKey key{config.backend, threads_or_default(config.threads), config.pin,
-                      cuda && config.gpu_graphs, cuda && config.l2_window};
+    const ExecKey key{config.backend,
+                      threads_or_default(config.threads),
+                      config.pin,
+                      cuda && config.gpu_graphs,
+                      cuda && config.l2_window,
+                      cuda && traced_};
     if (backend_.holds(key)) return {};
     if (cuda || backend_.key.backend == "cuda") drop_target();
     if (!cuda) {
@@ -97,6 +101,7 @@ Status ModelCache::load_exec(const ResolvedRun& run) {
     options.threads = key.threads;
     options.graphs = key.gpu_graphs;
     options.cache_windows = key.l2_window;
+    options.overlap = !key.traced;
     DS_ASSIGN(auto device, kernels::open_cuda(options));
     note_gpu(device->info());
     backend_ = {key, std::move(device)};

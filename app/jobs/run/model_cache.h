@@ -27,6 +27,9 @@ class ModelCache {
     Status load_heads(const ResolvedRun& run);
     /// Releases the models and the back end.
     void clear();
+    /// Says whether CUPTI traces the next runs. A GPU's kernels then start after the previous one ended,
+    /// because the traced times of early ones overlap.
+    void set_traced(bool traced) { traced_ = traced; }
 
     kernels::Backend& backend() const { return *backend_.value; }
     Target& target() const { return *target_.value; }
@@ -50,7 +53,7 @@ class ModelCache {
     struct ExecKey {
         std::string backend;
         int threads = 0;
-        bool pin = false, gpu_graphs = false, l2_window = false;
+        bool pin = false, gpu_graphs = false, l2_window = false, traced = false;
         bool operator==(const ExecKey&) const = default;
     };
     struct TargetKey {
@@ -96,6 +99,7 @@ class ModelCache {
     Vocabulary vocabulary_;
     VocabularyKey vocabulary_key_;
     RowId vocab_ids_ = 0;
+    bool traced_ = false;
 };
 
 }  // namespace draftscope

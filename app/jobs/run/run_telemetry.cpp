@@ -104,6 +104,7 @@ void GpuRowSink::push_losses() {
     push_loss("gpu_records_dropped", losses.dropped);
     push_loss("gpu_queue_full", losses.queue_full);
     push_loss("gpu_zero_timestamp", losses.zero_timestamps);
+    push_loss("gpu_wrong_clock", losses.wrong_clock);
     push_loss("gpu_unattributed", losses.unattributed);
     push_loss("gpu_before_launch", losses.before_launch);
     push_loss("gpu_launches_forgotten", losses.launches_forgotten);

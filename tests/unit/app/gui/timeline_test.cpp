@@ -192,6 +192,19 @@ std::vector<std::string> lane_texts(const std::shared_ptr<const RunLanes>& index
     return out;
 }
 
+TEST(RunLanes, SaysThatTierOneHasNoEagerKernels) {
+    Snapshot snapshot;
+    for (const char* tier : {"T0", "T1", "T2"}) {
+        RunRow row;
+        row.id = static_cast<RowId>(snapshot.runs.size() + 1);
+        row.tier = tier;
+        snapshot.runs.push_back(row);
+    }
+    EXPECT_STREQ(missing_in_lanes(snapshot, 1), "");
+    EXPECT_THAT(missing_in_lanes(snapshot, 2), ::testing::HasSubstr("heads and top-k"));
+    EXPECT_STREQ(missing_in_lanes(snapshot, 3), "");
+}
+
 TEST(RunLanes, NestsByIntervalInAnyArrivalOrder) {
     CaptureBuilder built;
     // Inner scopes end first, so a child is recorded before its parent.

@@ -229,11 +229,13 @@ TEST(GpuSession, ZeroTimestampsAndBackwardClocksAreCounted) {
     backwards.end_ns = now - 1;
     rig.fake->write(none);
     rig.fake->write(backwards);
-    rig.fake->write(kernel(0, 1, "k", before));  // before its launch
+    rig.fake->write(kernel(0, 1, "k", before));                          // before its launch
+    rig.fake->write(kernel(0, 1, "k", now + 1'800'000'000 * ns_per_s));  // the wall clock
     rig.session.end_window();
     EXPECT_EQ(rig.take().size(), 1u);
     const GpuLosses losses = rig.session.take_losses();
     EXPECT_EQ(losses.zero_timestamps, 2u);
+    EXPECT_EQ(losses.wrong_clock, 1u);
     EXPECT_EQ(losses.before_launch, 1u);
     EXPECT_GT(losses.worst_before_launch_ns, 0);
     EXPECT_EQ(losses.unattributed, 0u);
