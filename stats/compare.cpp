@@ -336,10 +336,7 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
     out.differences = run_differences(out.a, out.b);
     const std::string forbidden = forbidding_text(out.differences);
     if (!forbidden.empty() && !options.force)
-        return bad_input(
-            "the runs can't be compared: they differ in {}; --force compares them anyway and marks the "
-            "result",
-            forbidden);
+        return bad_input("the runs can't be compared: they differ in {}{}", forbidden, options.how_to_force);
     out.forced = !forbidden.empty();
     // Several seeds of one side repeat its setting.
     if (runs_a.size() + runs_b.size() > 2)

@@ -34,6 +34,7 @@ struct ComparedQuantity {
 struct CompareOptions {
     bool force = false;
     BootstrapOptions bootstrap;
+    std::string how_to_force;  ///< end of the sentence that refuses runs
 };
 
 /// Result of compare_runs().

@@ -246,6 +246,26 @@ SELECT p.run_id, p.suite, p.category, t.depth, count(*) AS emitted, sum(t.covere
 FROM token t JOIN prompt p ON p.id = t.prompt_id WHERE t.source <> 'prefill'
 GROUP BY p.run_id, p.suite, p.category, t.depth;
 
+CREATE VIEW v_rejection AS
+WITH tip AS (
+  SELECT n.round_id, n.node, max(n.depth) AS depth, n.target_token_id, n.target_token_prob, n.target_covered
+  FROM node n WHERE n.accepted OR n.depth = 0 GROUP BY n.round_id),
+draft AS (
+  SELECT r.id AS round_id, r.run_id, r.prompt_id, r.context_length, r.clipped, t.depth, t.target_token_id,
+    t.target_token_prob, t.target_covered, max(n.depth) AS deepest, sum(n.parent = t.node) AS children,
+    sum(n.parent = t.node AND n.token_id = t.target_token_id) AS same
+  FROM round r JOIN tip t ON t.round_id = r.id JOIN run u ON u.id = r.run_id
+  LEFT JOIN node n ON n.round_id = r.id AND n.depth > 0
+    AND (u.acceptance <> 'imported' OR r.drafted IS NULL OR n.node <= r.drafted)
+  WHERE t.target_token_id IS NOT NULL GROUP BY r.id)
+SELECT d.run_id, d.round_id, d.prompt_id, p.category, d.depth + 1 AS depth,
+  max(0, d.context_length - p.prompt_tokens) AS position, d.target_token_id AS token_id,
+  d.target_token_prob AS token_prob,
+  CASE WHEN d.clipped OR d.same THEN 'text ended' WHEN d.deepest IS NULL THEN 'nothing drafted'
+    WHEN NOT d.children THEN iif(d.depth >= d.deepest, 'whole draft accepted', 'node not expanded')
+    WHEN coalesce(d.target_covered, 1) THEN 'another token drafted' ELSE 'outside the active set' END AS stop
+FROM draft d JOIN prompt p ON p.id = d.prompt_id;
+
 CREATE VIEW v_draft_share AS
 WITH weight AS (
   SELECT r.run_id, r.step_id, p.suite, p.category,

@@ -32,7 +32,7 @@ ROOMS = {
     # jobs/kernels measures the kernels of the CPU backend.
     "app/jobs": {"base", "capture", "kernels", "kernels/ops", "kernels/cpu", "kernels/cpu/matmul", "stats", "profiler", "engine", "storage"},
     "app/cli": {"base", "capture", "kernels", "kernels/ops", "stats", "profiler", "engine", "storage", "app/jobs", "app/gui"},
-    "app/gui/models": {"base", "capture", "stats"},
+    "app/gui/models": {"base", "capture", "stats", "app/jobs/commands"},
     "app/gui/panels": {"base", "capture", "stats", "app/gui/models", "app/jobs/commands"},
     "app/gui/shell": {"base", "capture", "app/gui", "app/gui/models", "app/gui/panels", "app/jobs/commands", "app/jobs/controller"},
     "app/gui": {"base", "app/jobs/commands"},

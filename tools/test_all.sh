@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every test there is, one group after the other, for hours: ./run test --all [GROUP...]
-#   suite sass product kills apart cluster docs training models writers asan tsan fuzz bare
+#   suite sass product kills apart cluster docs training models writers asan tsan fuzz bare package
 # DRAFTSCOPE_MODELS: folder of the two models of `tools/fetch_deps.sh qwen-coder`; default: the cache folder.
 # DRAFTSCOPE_WRITERS: a Python with the packages that tests/models/writers.py names.
 # A group that cannot run here says why and counts as skipped. Exit code 1 if a group failed.
@@ -99,6 +99,13 @@ bare() {
     tools/test_bare_debian.sh
 }
 
+# The .deb in such a system.
+package() {
+    command -v debootstrap >/dev/null && command -v dpkg-shlibdeps >/dev/null || { skip "debootstrap or dpkg-dev is not installed"; return; }
+    [ "$(id -u)" -eq 0 ] || { skip "debootstrap needs root"; return; }
+    tools/test_package.sh
+}
+
 group suite suite
 group sass sass
 group product product
@@ -113,5 +120,6 @@ group asan asan
 group tsan tsan
 group fuzz fuzz
 group bare bare
+group package package
 echo "passed: ${passed[*]:-none}; failed: ${failed[*]:-none}; skipped: ${skipped[*]:-none}"
 [ ${#failed[@]} -eq 0 ]

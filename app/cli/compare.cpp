@@ -137,6 +137,7 @@ Result<std::vector<RowId>> pick(const Snapshot& snapshot, const std::vector<RowI
 Result<Comparison> compare_files(const CompareArguments& options) {
     CompareOptions compare_options;
     compare_options.force = options.force;
+    compare_options.how_to_force = "; --force compares them anyway and marks the result";
     DS_ASSIGN(const auto a, load_capture(options.a));
     if (!options.b.empty()) {
         DS_ASSIGN(const auto b, load_capture(options.b));

@@ -75,7 +75,7 @@ int do_doctor(const DoctorArguments& options) {
               scattered_probe_row_bytes, machine.scattered_read_gb_per_s, machine.cores);
     print("\nsystem     {}, kernel {}\n", machine.os, machine.kernel);
     print("clock      {}\n", machine.tsc_invariant ? "invariant TSC" : "CLOCK_MONOTONIC (no invariant TSC)");
-    print("demo model {}\n", model.empty() ? "not found: run tools/fetch_deps.sh model" : model);
+    print("demo model {}\n", model.empty() ? "not found: run " + model_fetcher() + " model" : model);
     for (const PackedWeightsFile& file : list_packed_weights())
         print("packed     {}, {:.2f} GB\n", file.path, static_cast<double>(file.bytes) / 1e9);
     print("load       other programs use {:.1f} of {} cores: {}\n", others, machine.cores,

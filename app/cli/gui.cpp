@@ -70,6 +70,7 @@ void add_gui(CLI::App& program, Action& action) {
     command->footer(
         "Example: draftscope gui run.dscope --screenshot run.png --frames 5 --theme light\n"
         "         draftscope gui full.dscope slimspec.dscope --layout compare\n"
+        "         draftscope gui --model MODEL.gguf --drafter eagle3:FOLDER --prompts FILE.jsonl\n"
         "         draftscope gui --watch http://127.0.0.1:8080 --prompts "
         "assets/prompts/spec_bench_half.jsonl "
         "--limit 4");
@@ -82,12 +83,18 @@ void add_gui(CLI::App& program, Action& action) {
                                       "show its rounds as they come");
     watch->excludes("files");
     add_prompt_options(*command, options->watched);
-    add_shown(*command, "--max-new", options->watched.max_new, "with --watch: tokens to generate per prompt");
+    add_shown(*command, "--max-new", options->watched.max_new, "tokens to generate per prompt");
     command->add_option(
         "--model", options->watched.model,
-        "with --watch: the server's target, a GGUF file or model folder, for the texts of tokens");
-    for (const char* one : {"--prompt", "--prompts", "--max-new", "--model"})
-        command->get_option(one)->needs(watch);
+        "target of the session, a GGUF file or model folder; with --watch: the server's target, for the "
+        "texts of tokens");
+    command->add_option("--drafter", options->watched.drafter, "of the session: NAME or NAME:PATH");
+    command->add_option("--head", options->watched.head, "of the session: head spec");
+    command->add_option("--head-weights", options->watched.artefacts,
+                        "of the session: HEAD=PATH (repeatable)");
+    command->add_option("--tree", options->watched.tree, "of the session");
+    for (const char* one : {"--drafter", "--head", "--head-weights", "--tree"})
+        command->get_option(one)->excludes(watch);
     command->add_option("--overlay,--beside", options->overlay,
                         "timeline of Nsight Systems or PyTorch's profiler, shown under the capture's "
                         "timeline");
@@ -102,7 +109,13 @@ void add_gui(CLI::App& program, Action& action) {
     add_shown(*command, "--width", options->width, "width of the screenshot or window");
     add_shown(*command, "--height", options->height);
     command->add_flag("!--no-demo", options->run_demo, "do not start the demo");
-    command->callback([options, &action] { action = [options] { return do_gui(*options); }; });
+    command->callback([options, command, &action] {
+        for (const char* one : {"--prompt", "--prompts", "--max-new", "--model", "--drafter", "--head",
+                                "--head-weights", "--tree"})
+            options->sets_session |= options->watch.empty() && command->count(one) > 0;
+        options->sets_drafter = command->count("--drafter") > 0;
+        action = [options] { return do_gui(*options); };
+    });
 }
 
 #else

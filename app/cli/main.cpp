@@ -22,32 +22,32 @@
 
 namespace draftscope::cli {
 
-// One line per command, in the order of --help. add_NAME() is defined in the command's file.
-#define DS_COMMANDS(COMMAND) \
-    COMMAND(gui)             \
-    COMMAND(run)             \
-    COMMAND(bench)           \
-    COMMAND(record)          \
-    COMMAND(replay)          \
-    COMMAND(fit)             \
-    COMMAND(drafters)        \
-    COMMAND(import)          \
-    COMMAND(watch)           \
-    COMMAND(inspect)         \
-    COMMAND(diagnose)        \
-    COMMAND(stats)           \
-    COMMAND(compare)         \
-    COMMAND(merge)           \
-    COMMAND(check)           \
-    COMMAND(export)          \
-    COMMAND(doctor)          \
-    COMMAND(kernels)         \
-    COMMAND(profile_machine) \
-    COMMAND(sweep)           \
-    COMMAND(advise)          \
-    COMMAND(reproduce)
+// One line per command with the group of --help, in its order. add_NAME() is defined in the command's file.
+#define DS_COMMANDS(COMMAND)           \
+    COMMAND(gui, "Look")               \
+    COMMAND(run, "Look")               \
+    COMMAND(stats, "Look")             \
+    COMMAND(export, "Look")            \
+    COMMAND(watch, "Look")             \
+    COMMAND(import, "Look")            \
+    COMMAND(inspect, "Look")           \
+    COMMAND(check, "Look")             \
+    COMMAND(doctor, "Look")            \
+    COMMAND(compare, "Compare")        \
+    COMMAND(bench, "Compare")          \
+    COMMAND(diagnose, "Compare")       \
+    COMMAND(reproduce, "Compare")      \
+    COMMAND(kernels, "Compare")        \
+    COMMAND(advise, "Choose")          \
+    COMMAND(sweep, "Choose")           \
+    COMMAND(replay, "Choose")          \
+    COMMAND(profile_machine, "Choose") \
+    COMMAND(drafters, "Choose")        \
+    COMMAND(record, "Make")            \
+    COMMAND(fit, "Make")               \
+    COMMAND(merge, "Make")
 
-#define DS_DECLARE_COMMAND(name) void add_##name(CLI::App& program, Action& action);
+#define DS_DECLARE_COMMAND(name, group) void add_##name(CLI::App& program, Action& action);
 DS_COMMANDS(DS_DECLARE_COMMAND)
 #undef DS_DECLARE_COMMAND
 
@@ -64,10 +64,11 @@ int report(const Error& error) {
 /// Its name has hyphens where `name` has underscores.
 struct Subcommand {
     const char* name;
+    const char* group;  ///< heading of --help
     void (*add)(CLI::App& program, Action& action);
 };
 
-#define DS_LIST_COMMAND(name) {#name, add_##name},
+#define DS_LIST_COMMAND(name, group) {#name, group, add_##name},
 constexpr Subcommand subcommands[] = {DS_COMMANDS(DS_LIST_COMMAND)};
 #undef DS_LIST_COMMAND
 
@@ -203,7 +204,10 @@ int run_program(int argc, char** argv) {
     program.require_subcommand(0, 1);
     program.formatter(std::make_shared<FirstNameFormatter>());
     Action action = open_window;
-    for (const Subcommand& subcommand : subcommands) subcommand.add(program, action);
+    for (const Subcommand& subcommand : subcommands) {
+        subcommand.add(program, action);
+        program.get_subcommands(nullptr).back()->group(subcommand.group);
+    }
     expand_home_in_paths(program);
     for (CLI::App* command : program.get_subcommands({})) require_finite(*command);
     try {
@@ -226,6 +230,11 @@ int main(int argc, char** argv) {
     // Must precede the first NVTX call of any library: NVTX looks for its injection library only once.
     std::error_code error;
     const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-    if (!error) draftscope::nvtx_listen_to_libraries(program.parent_path() / "libdraftscope_nvtx.so");
+    if (!error) {
+        const auto folder = program.parent_path();
+        const auto built = folder / "libdraftscope_nvtx.so",
+                   installed = folder / "../lib/draftscope" / built.filename();
+        draftscope::nvtx_listen_to_libraries(std::filesystem::exists(installed, error) ? installed : built);
+    }
     return draftscope::cli::run_program(argc, argv);
 }

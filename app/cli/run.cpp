@@ -336,8 +336,14 @@ void add_run(CLI::App& program, Action& action) {
     CLI::App* command = program.add_subcommand("run", "Decode prompts speculatively and measure each phase");
     command->footer(
         "Example: draftscope run --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --balanced "
-        "--head fr-spec:v=8192 --baseline 4 --save run.dscope\n\n" +
-        head_help());
+        "--head fr-spec:v=8192 --baseline 4 --save run.dscope");
+    command->add_flag_callback(
+        "--help-heads",
+        [] {
+            print("{}", head_help());
+            throw CLI::Success();
+        },
+        "print every head with its paper, files and parameters");
     add_prompt_options(*command, config);
     add_shard_option(*command, options->shard, "--save");
     add_decoding_options(*command, config);

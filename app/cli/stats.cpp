@@ -10,9 +10,12 @@
 #include "app/cli/imported_tables.h"
 #include "app/cli/tables.h"
 #include "base/fields.h"
+#include "base/format_count.h"
 #include "capture/quantile.h"
 #include "capture/queries.h"
+#include "capture/rejections.h"
 #include "capture/run_setting.h"
+#include "capture/token_text.h"
 #include "stats/run_statistics.h"
 #include "storage/capture_file.h"
 
@@ -134,6 +137,67 @@ json statistics_json(const RunStatistics& s) {
     return out;
 }
 
+/// Tokens of the list of missed ones; our default.
+constexpr std::size_t shown_missed = 20;
+
+std::string token_text(const Snapshot& snapshot, RowId run_id, TokenId token) {
+    const RunRow* run = snapshot.run(run_id);
+    const Vocab* vocab = run == nullptr ? nullptr : snapshot.vocab(run->vocab_id);
+    const bool known = vocab != nullptr && token >= 0 && static_cast<std::size_t>(token) < vocab->rows.size();
+    return known ? quote_token(vocab->rows[token].bytes) : fmt::format("#{}", token);
+}
+
+json stops_json(const StopCounts& counts) {
+    json out = {{"label", counts.label}, {"rounds", counts.all()}};
+    for (int s = 0; s < round_stops; ++s) out[std::string(to_text(RoundStop{s}))] = counts.rounds[s];
+    return out;
+}
+
+json rejections_json(const Snapshot& snapshot, RowId run_id) {
+    const RejectionSummary found = summarise_rejections(snapshot, run_id);
+    json out = {{"all", stops_json(found.all)}, {"left_out", found.left_out}, {"missed", json::array()}};
+    for (const auto& [key, lists] : {std::pair{"by_depth", &found.by_depth},
+                                     {"by_category", &found.by_category},
+                                     {"by_position", &found.by_position}})
+        for (const StopCounts& one : *lists) out[key].push_back(stops_json(one));
+    for (std::size_t m = 0; m < std::min(found.missed.size(), shown_missed); ++m) {
+        const MissedToken& token = found.missed[m];
+        out["missed"].push_back({{"token_id", token.token_id},
+                                 {"text", token_text(snapshot, run_id, token.token_id)},
+                                 {"rounds", token.rounds},
+                                 {"outside_set", token.outside_set}});
+    }
+    return out;
+}
+
+/// Returns why rounds ended, by depth and category, and the most missed tokens; "" without trees.
+std::string rejections_text(const Snapshot& snapshot, RowId run_id) {
+    const RejectionSummary found = summarise_rejections(snapshot, run_id);
+    if (found.all.all() == 0) return {};
+    std::vector<std::string> header = {"rounds ended, %", "rounds"};
+    for (int s = 0; s < round_stops; ++s) header.emplace_back(to_text(RoundStop{s}));
+    std::vector<std::vector<std::string>> rows;
+    const auto add = [&](const std::string& name, const StopCounts& counts) {
+        rows.push_back({name, std::to_string(counts.all())});
+        for (int s = 0; s < round_stops; ++s)
+            rows.back().push_back(
+                counts.rounds[s] == 0 ? "-" : fmt::format("{:.1f}", 100 * counts.share(RoundStop{s})));
+    };
+    add("all", found.all);
+    for (const StopCounts& one : found.by_depth) add("at depth " + one.label, one);
+    if (found.by_category.size() > 1)
+        for (const StopCounts& one : found.by_category) add(one.label, one);
+    std::string out = format_table(header, rows);
+    if (found.left_out > 0) out += format_count(found.left_out, "round") + " without a known tree left out\n";
+    std::vector<std::string> missed;
+    constexpr std::size_t in_a_line = 8;
+    for (std::size_t m = 0; m < std::min(found.missed.size(), in_a_line); ++m)
+        missed.push_back(fmt::format("{} {}", token_text(snapshot, run_id, found.missed[m].token_id),
+                                     found.missed[m].rounds));
+    if (!missed.empty()) out += fmt::format("most missed: {}\n", fmt::join(missed, ", "));
+    return out + "\n";
+}
+
 struct StatsArguments {
     std::string file;
     bool json = false;
@@ -158,6 +222,7 @@ json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
                 {"lossless", losslessness(run)},
                 {"is_baseline", is_baseline(run)},
                 {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
+                {"rejections", rejections_json(snapshot, run.id)},
                 {"notes", notes_json(snapshot, run.id)}});
     if (run.acceptance == imported_acceptance && out["totals"]["rounds"] == 0)  // the file has sums
         for (const char* key : {"drafted", "accepted", "committed"}) out["totals"][key] = nullptr;
@@ -188,6 +253,7 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
           latency_text(latency(snapshot, run.id)), speedup_text(snapshot, run.id),
           statistics_text(run_statistics(snapshot, run.id, cut_warmup), probed_gb_per_s(run)));
     print("{}", position_text(snapshot, run.id));
+    print("{}", rejections_text(snapshot, run.id));
     const std::string excluded = excluded_text(snapshot, run.id);
     if (!excluded.empty()) print("{}\n", excluded);
     print_losses(snapshot, run.id);

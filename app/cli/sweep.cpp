@@ -10,6 +10,7 @@
 #include "app/cli/shard_option.h"
 #include "app/cli/version.h"
 #include "app/jobs/resolve/resolve.h"
+#include "app/jobs/sweep/find_fastest.h"
 #include "app/jobs/sweep/sweep_job.h"
 #include "base/fields.h"
 #include "base/format_count.h"
@@ -28,8 +29,9 @@ struct SweepArguments {
     int shown = 20;
     int batch = 1;  ///< of advise
     ConfirmConfig live;
-    std::vector<ConfirmedSetting> confirmed;
+    FindFastestConfig fastest;  ///< of advise
     JobOutput output;
+    CLI::Option *recording = nullptr, *drafters = nullptr;
 };
 
 constexpr auto sweep_setting_fields =
@@ -73,8 +75,8 @@ json sweep_json(const SweepReport& report, const SweepArguments& options) {
     json document = shared_json(report);
     document["shard"] = shard_json(options.config.replay.shard);
     if (options.live.count > 0) document["confirmed"] = json::array();
-    for (const ConfirmedSetting& one : options.confirmed) {
-        document["confirmed"].push_back(sweep_setting_json(report.settings[one.setting]));
+    for (const ConfirmedSetting& one : report.confirmed) {
+        document["confirmed"].push_back(sweep_setting_json(report.settings[one.setting.value()]));
         document["confirmed"].back()["measured"] = write_fields(confirmed_fields, one);
     }
     document["settings"] = json::array();
@@ -92,6 +94,13 @@ json advise_json(const SweepReport& report) {
     document["fastest"] = setting(report.advice.choice.fastest);
     document["runner_up"] = setting(report.advice.choice.runner_up);
     document["settings"] = report.settings.size();
+    if (report.confirmed.empty()) return document;
+    document["live"] = json::array();
+    for (const ConfirmedSetting& one : report.confirmed) {
+        document["live"].push_back(write_fields(confirmed_fields, one));
+        document["live"].back()["method"] = one.name;
+    }
+    document["live_verdict"] = report.live_verdict;
     return document;
 }
 
@@ -162,21 +171,19 @@ void print_oracles(const SweepReport& report) {
           format_table({"drafter", "head", "at most", "batch", "tau", "round ms", "tok/s", "x plain"}, rows));
 }
 
-void print_confirmed(const SweepReport& report, const SweepArguments& options) {
-    if (options.confirmed.empty()) return;
+void print_confirmed(const SweepReport& report) {
+    if (report.confirmed.empty()) return;
     std::vector<std::vector<std::string>> rows;
-    for (const ConfirmedSetting& one : options.confirmed) {
-        const SweepSetting& setting = report.settings[one.setting];
-        rows.push_back({setting.drafter, or_dash(setting.head), setting.tree,
-                        with_interval(setting.figures.tau), number(one.tau, 3),
-                        with_interval(setting.figures.speedup), with_interval(one.speedup),
+    for (const ConfirmedSetting& one : report.confirmed) {
+        const SettingFigures* predicted = one.setting ? &report.settings[*one.setting].figures : nullptr;
+        rows.push_back({one.name, predicted ? with_interval(predicted->tau) : "-", number(one.tau, 3),
+                        predicted ? with_interval(predicted->speedup) : "-", with_interval(one.speedup),
                         !one.agrees   ? "-"
                         : *one.agrees ? "yes"
                                       : "NO"});
     }
     print("\nrun live on this machine, in turns with plain decoding:\n{}",
-          format_table({"drafter", "head", "tree", "tau predicted", "measured", "x plain predicted",
-                        "measured", "agree"},
+          format_table({"setting", "tau predicted", "measured", "x plain predicted", "measured", "agree"},
                        rows));
 }
 
@@ -211,7 +218,7 @@ void print_sweep(const SweepReport& report, const SweepArguments& options) {
     print("speeds are predicted: acceptance by replay, time of a round from the profile; {}\n",
           interval_text(report.conversations));
     print_oracles(report);
-    print_confirmed(report, options);
+    print_confirmed(report);
     print_advice(report);
 }
 
@@ -228,7 +235,7 @@ Result<int> do_sweep(SweepArguments& options) {
             DS_ASSIGN(SweepReport report, run_sweep(options.config, hooks));
             if (!options.csv.empty()) DS_TRY(write_csv(report, options.csv));
             if (options.live.count > 0) {
-                DS_ASSIGN(options.confirmed, confirm(report, options.config, options.live, gate, hooks));
+                DS_ASSIGN(report.confirmed, confirm(report, options.config, options.live, gate, hooks));
             }
             return report;
         },
@@ -236,8 +243,43 @@ Result<int> do_sweep(SweepArguments& options) {
         [&](const SweepReport& report) { print_sweep(report, options); });
 }
 
+/// Makes what is missing, searches, and runs the advised setting.
+Result<int> do_find_fastest(SweepArguments& options) {
+    FindFastestConfig& fastest = options.fastest;
+    const SweepConfig& config = options.config;
+    fastest.run.model = config.replay.model;
+    fastest.run.precision = config.replay.precision;
+    fastest.run.threads = config.replay.threads;
+    fastest.run.artefacts = config.replay.artefacts;
+    if (config.replay.max_new > 0) fastest.run.max_new = config.replay.max_new;
+    if (options.drafters->count() > 0) fastest.drafters = config.drafters;
+    fastest.run.drafter = fastest.drafters.empty() ? auto_drafter : fastest.drafters.front();
+    choose_drafter(fastest.run);
+    fastest.recording = config.replay.recording;
+    fastest.profile = config.profile;
+    fastest.heads = config.heads;
+    fastest.batch = options.batch;
+    fastest.save = config.save;
+    return run_job(
+        options.output,
+        [&](const JobHooks& hooks, DebugGate& gate) {
+            FindFastestHooks steps;
+            static_cast<JobHooks&>(steps) = hooks;
+            return find_fastest(fastest, gate, steps);
+        },
+        advise_json,
+        [](const SweepReport& report) {
+            print_source(report);
+            print_advice(report);
+            print_confirmed(report);
+            if (!report.live_verdict.empty()) print("\n{}\n", report.live_verdict);
+        });
+}
+
 Result<int> do_advise(SweepArguments& options) {
     if (!options.heads.empty()) options.config.heads = split_specs(options.heads);
+    if (options.config.replay.recording.empty() || options.config.profile.empty())
+        return do_find_fastest(options);
     // Larger batches cost no pass: they tell where another setting takes over.
     options.config.batches = {options.batch, 4 * options.batch, 16 * options.batch};
     return run_job(
@@ -250,14 +292,15 @@ Result<int> do_advise(SweepArguments& options) {
 }
 
 /// Adds the recording, the profile and the models.
-void add_inputs(CLI::App& command, SweepConfig& config) {
-    command
-        .add_option("--recording,--trace", config.replay.recording,
-                    "recording, a folder that draftscope record or record_decode.py wrote")
-        ->required();
+void add_inputs(CLI::App& command, SweepArguments& options) {
+    SweepConfig& config = options.config;
+    options.recording =
+        command.add_option("--recording,--trace", config.replay.recording,
+                           "recording, a folder that draftscope record or record_decode.py wrote");
     command.add_option("--profile", config.profile, "costs, a file of draftscope profile-machine");
-    add_list(command, "--drafters,--drafter", config.drafters, "NAME[:PATH[,KEY=VALUE...]], comma-separated")
-        ->capture_default_str();
+    options.drafters = add_list(command, "--drafters,--drafter", config.drafters,
+                                "NAME[:PATH[,KEY=VALUE...]], comma-separated");
+    options.drafters->capture_default_str();
     command.add_option("--head-weights,--artefact", config.replay.artefacts,
                        "HEAD=PATH, weights file of a head (repeatable); or file=PATH in its spec");
     command.add_option("--model", config.replay.model, "as for replay");
@@ -291,7 +334,8 @@ void add_sweep(CLI::App& program, Action& action) {
         "Example: draftscope sweep --recording demo.recording --profile machine.json --heads full --chain 6 "
         "--topk "
         "2,4 --depth 3 --nodes 6,8,12");
-    add_inputs(*command, config);
+    add_inputs(*command, *options);
+    options->recording->required();
     add_spec_list(*command, "--heads,--head", options->heads,
                   "head specs; v=2048|4096 stands for one head per value");
     add_shown(*command, "--chain", config.trees.chain, "longest chain; 0 = none");
@@ -328,11 +372,22 @@ void add_advise(CLI::App& program, Action& action) {
     CLI::App* command = program.add_subcommand(
         "advise", "Search for the drafter, head, size and tree to run, and say how sure the choice is");
     command->footer(
+        "Without a recording and a profile it makes both, searches, and runs the advised setting in turns "
+        "with plain "
+        "decoding; the demo takes about two minutes.\n"
         "Example: draftscope advise --recording demo.recording --profile machine.json --heads full --max-new "
         "8");
-    add_inputs(*command, options->config);
+    add_inputs(*command, *options);
+    options->recording->description(
+        "recording, a folder of draftscope record; without one, texts are decoded");
+    RunConfig& run = options->fastest.run;
+    run.max_new = 64;
+    command->add_option("--prompts", run.prompts_file,
+                        "without a recording: JSONL file of the texts (default: 12 shipped conversations)");
+    command->add_option("--limit", run.limit, "without a recording: conversations (default: 12)");
+    command->add_option("--temperature", run.temperature, "without a recording: of the texts");
     add_spec_list(*command, "--heads,--head", options->heads,
-                  "head specs (default: every head that has its files)");
+                  "head specs (default: every head that has its files; without a profile: five of them)");
     command->add_option("--save", options->config.save,
                         "capture to write the settings and the advice to, for the window");
     command->add_option("--batch", options->batch, "batch size to choose for")

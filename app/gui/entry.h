@@ -19,7 +19,9 @@ struct GuiOptions {
     std::vector<std::string> files;  ///< the first is shown, the others can be compared with it
     std::string overlay;             ///< imported timeline, shown below our own
     std::string watch;               ///< address of a server to send `watched` to; "" = none
-    RunConfig watched;               ///< as CmdWatchServer::prompts
+    RunConfig watched;               ///< as CmdWatchServer::prompts, or the session at the start
+    bool sets_session = false;       ///< `watched` has the session
+    bool sets_drafter = false;       ///< ... with a drafter
     std::string screenshot;          ///< PNG path: draw off-screen and return
     int frames = 3;                  ///< minimum number of frames before the screenshot
     double wait_seconds = 120;       ///< maximum wait for the live run before the screenshot

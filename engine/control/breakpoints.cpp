@@ -32,6 +32,9 @@ std::string find_hit(const RoundEnd& round, const Breakpoints& points) {
     if (!points.text.empty() && contains(round, points.text))
         return fmt::format("text contains \"{}\"", points.text);
     if (points.end_of_text && round.ended) return "end of text";
+    if (points.round && round.round == *points.round) return fmt::format("round {}", *points.round);
+    if (points.token_id && std::ranges::find(round.committed, *points.token_id) != round.committed.end())
+        return fmt::format("token {} committed", *points.token_id);
     return "";
 }
 
@@ -65,20 +68,25 @@ void BreakpointWatch::phase_ended(const SpanEvent& event, const Breakpoints& poi
             slow_ = fmt::format("{} took {:.3g} ms; the p99 of its {} earlier runs is {:.3g} ms",
                                 to_text(event.phase), milliseconds(ticks), times.total, milliseconds(limit));
     }
+    step_ticks_ += ticks;
     ++times.counts[find_bucket(ticks)];
     ++times.total;
 }
 
 BreakpointHit BreakpointWatch::round_ended(std::span<const RoundEnd> rounds, const Breakpoints& points) {
     const std::string slow = std::exchange(slow_, {});
+    const std::uint64_t step = std::exchange(step_ticks_, 0);
     for (const RoundEnd& round : rounds)
         if (std::string met = find_hit(round, points); !met.empty()) return {std::move(met), round.prompt_id};
+    if (const double took = milliseconds(step); points.step_ms && took > *points.step_ms)
+        return {fmt::format("step of {:.3g} ms", took)};
     return {points.slow_phase ? slow : ""};
 }
 
 void BreakpointWatch::reset() {
     times_.clear();
     slow_.clear();
+    step_ticks_ = 0;
 }
 
 }  // namespace draftscope

@@ -16,11 +16,14 @@ namespace draftscope {
 
 /// Conditions that stop the engine at the end of a round. They can be combined.
 struct Breakpoints {
-    std::optional<int> rejection_depth;  ///< stop at a rejection after fewer accepted drafts than this
-    bool out_of_vocabulary = false;      ///< stop if a committed token is outside the head's active set
-    bool slow_phase = false;             ///< stop if a phase takes longer than the p99 of its earlier times
-    bool end_of_text = false;            ///< stop if the target ends a text
-    std::string text{};                  ///< stop if the output contains this text; "" = off
+    std::optional<int> rejection_depth;    ///< stop at a rejection after fewer accepted drafts than this
+    bool out_of_vocabulary = false;        ///< stop if a committed token is outside the head's active set
+    bool slow_phase = false;               ///< stop if a phase takes longer than the p99 of its earlier times
+    bool end_of_text = false;              ///< stop if the target ends a text
+    std::string text{};                    ///< stop if the output contains this text; "" = off
+    std::optional<int> round = {};         ///< stop after this round of a text, from 1
+    std::optional<TokenId> token_id = {};  ///< stop if this token is committed
+    std::optional<double> step_ms = {};    ///< stop if the phases of a step take longer
     bool operator==(const Breakpoints&) const = default;
 };
 
@@ -33,6 +36,8 @@ struct RoundEnd {
     std::string_view text{};   ///< the complete output so far
     std::size_t new_text = 0;  ///< bytes at the end of `text` that this round added
     RowId prompt_id = 0;
+    std::int64_t round = 0;                ///< rounds of the text so far
+    std::span<const TokenId> committed{};  ///< by this round
 };
 /// A breakpoint that was hit.
 struct BreakpointHit {
@@ -65,6 +70,7 @@ class BreakpointWatch {
 
     std::map<std::pair<Phase, int>, TimeHistogram> times_;  ///< by phase and draft level
     std::string slow_;                                      ///< first slow phase of the current step
+    std::uint64_t step_ticks_ = 0;                          ///< of the current step's outermost phases
 };
 
 }  // namespace draftscope

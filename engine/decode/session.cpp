@@ -196,7 +196,7 @@ Status DecodeSession::Impl::step(PromptFeed& feed) {
     for (const Round& round : decode_step.rounds()) {
         ends.push_back({round.accepted(), round.tree.max_depth(), round.uncovered,
                         round.finish == Finish::eos, round.sequence->outcome.text, round.new_text,
-                        round.sequence->row.id});
+                        round.sequence->row.id, round.sequence->outcome.rounds, round.emitted});
         if (round.new_text > 0) feed.text(round.sequence->prompt, round.piece());
     }
     core.gate.at_round_end(ends);

@@ -36,6 +36,7 @@ SMALLER = [
     ("README.md", "--out decoded.recording", "--max-new 16 --out decoded.recording"),
     ("README.md", "advise --recording decoded.recording", "advise --recording decoded.recording --heads full --max-new 8"),
     ("README.md", "--out this-machine.json", "--out this-machine.json --heads full --contexts 64 --batches 1 --rounds 2"),
+    ("README.md", "advise --model my-model.gguf", "advise --heads full --limit 2 --max-new 8 --model my-model.gguf"),
     ("README.md", "my-model.gguf --prompts my-prompts.jsonl", "my-model.gguf --prompts my-prompts.jsonl --max-new 8"),
     ("USER_GUIDE.md", "gui server.dscope", "gui server.dscope --screenshot server.png --frames 2"),
     ("USER_GUIDE.md", "--limit 4 --model TARGET.gguf", "--limit 4 --screenshot watched.png --frames 2"),
@@ -110,7 +111,7 @@ def commands_of(block):
 def help_examples(program):
     """The examples of every subcommand's --help, in the order in which one makes the files of the next."""
     order = ["run", "record", "fit", "replay", "bench", "stats", "check", "merge", "compare", "export", "gui", "doctor", "kernels"]
-    listed = re.findall(r"^  ([\w-]+) {2,}", subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout.split("Subcommands:")[1], flags=re.M)
+    listed = re.findall(r"^  ([\w-]+) {2,}", subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout.split("Look:")[1], flags=re.M)
     order += [name for name in listed if name not in order]
     one = "draftscope run --prompt 'Name two.' --max-new 24 --quiet"
     yield f"{one} --head full --save full.dscope && {one} --head slimspec --save slimspec.dscope"

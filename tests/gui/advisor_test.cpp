@@ -26,6 +26,7 @@ TEST(AdvisorPanel, StartsASearch) {
     Harness window(advisor_layout());
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->SetRef("Advisor###advisor");
+        ctx->ItemOpen("More: search a recording###form");
         ctx->ItemInputValue("##recording", "demo.recording");
         ctx->ItemInputValue("##profile", "machine.json");
         ctx->ItemClick("Search##advise");
@@ -35,6 +36,29 @@ TEST(AdvisorPanel, StartsASearch) {
     EXPECT_TRUE(request.search);
     EXPECT_EQ(request.heads, "") << "every head that has its files";
     EXPECT_EQ(request.recording, "demo.recording");
+}
+
+/// The button starts the search, its steps show while it runs, and Stop ends it.
+TEST(AdvisorPanel, FindsTheFastestSettingInOneClick) {
+    Harness window(advisor_layout());
+    window.app().config().max_new = 256;
+    window.app().config().drafter = "eagle2";
+    const auto click_find = [&](const char* button) {
+        EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+            ctx->SetRef("Advisor###advisor");
+            ctx->ItemClick(button);
+            ctx->Yield(2);
+        }));
+    };
+    click_find("Find the fastest setting##find");
+    ASSERT_EQ(window.controller.count<CmdFindFastest>(), 1);
+    const RunConfig& config = std::get<CmdFindFastest>(window.controller.received.back()).config;
+    EXPECT_EQ(config.drafter, "eagle2");
+    EXPECT_EQ(config.max_new, 64);
+    window.controller.edit_status().finding = FindStep::search;
+    window.draw_frames(3);
+    click_find("Stop##find");
+    EXPECT_EQ(window.controller.count<CmdStop>(), 1);
 }
 
 TEST(AdvisorPanel, TriesTheAdviceWithItsOwnModelAndPlainDecoding) {

@@ -71,6 +71,7 @@ TEST(ComparePanel, ShowsRefusalAndForcesOnRequest) {
     ASSERT_NE(refused, nullptr);
     EXPECT_FALSE(refused->comparison.has_value());
     EXPECT_TRUE(refused->may_force);
+    EXPECT_EQ(refused->refusal.find("--"), std::string::npos) << "the button beside it says how";
     EXPECT_NE(refused->refusal.find("tier (T0 and T1)"), std::string::npos) << refused->refusal;
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->SetRef(panel);

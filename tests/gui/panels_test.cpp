@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 #include <imgui_internal.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "base/log.h"
+#include "capture/rejections.h"
 #include "tests/gui/harness.h"
 
 // Tests of panel contents: wrapped lines, a text that starts with a whole line, one spelling per name.
@@ -34,6 +37,34 @@ TEST_F(Panels, LogLinesWrap) {
     ASSERT_NE(lines, nullptr);
     EXPECT_LE(lines->ContentSize.x, lines->InnerRect.GetWidth() + 1) << "no line is wider than the panel";
     EXPECT_GT(lines->ContentSize.y, 6 * ImGui::GetFontSize());
+}
+
+/// A click on a missed token selects the round that missed it first.
+TEST_F(Panels, AMissedTokenLeadsToItsRound) {
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(60);
+    window.draw_frames(4);
+    const RejectionSummary found = summarise_rejections(window.app().snapshot(), window.app().ui().run_id);
+    ASSERT_FALSE(found.missed.empty());
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->WindowFocus("//Rejections###rejections");
+        ctx->Yield(3);
+        const auto named = [](const ImGuiWindow* one) {
+            return std::strstr(one->Name, "/missed_") != nullptr;
+        };
+        const auto table = std::ranges::find_if(GImGui->Windows, named);
+        if (table == GImGui->Windows.end()) return;
+        const ImVec2 corner = (*table)->InnerRect.Min;
+        ctx->MouseMoveToPos({corner.x + 20, corner.y + 1.4f * ImGui::GetTextLineHeightWithSpacing()});
+        ctx->MouseClick();
+        ctx->Yield(2);
+    }));
+    ASSERT_TRUE(window.app().ui().round.has_value());
+    const auto is_first = [&](const MissedToken& token) {
+        return token.first_round == *window.app().ui().round;
+    };
+    EXPECT_TRUE(std::ranges::any_of(found.missed, is_first));
+    EXPECT_FALSE(window.app().ui().follow);
 }
 
 TEST_F(Panels, TextViewStartsWithAWholeLine) {

@@ -37,7 +37,7 @@ TEST(SweepPanel, StartsAndStopsASweep) {
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->SetRef("Sweep###sweep");
         ctx->ItemInputValue("##recording", "demo.recording");
-        ctx->ItemClick("##profiles");
+        ctx->ItemClick("##profile/##known");
         ctx->ItemClick("//$FOCUSED/machine.json");
         ctx->ItemInputValue("##heads", "full,fr-spec:v=1024|4096");
         ctx->ItemClick("Sweep##start");

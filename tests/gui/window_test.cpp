@@ -428,7 +428,7 @@ TEST(Window, BreakpointsAreSetAndCleared) {
     EXPECT_EQ(sent[0].rejection_depth, 1);
     EXPECT_FALSE(sent[1].rejection_depth.has_value());
     EXPECT_TRUE(sent[2].slow_phase);
-    EXPECT_EQ(sent.back(), (CmdBreakpoints{std::nullopt, false, true, false, "end"}));
+    EXPECT_EQ(sent.back(), (CmdBreakpoints{std::nullopt, false, true, false, "end", {}, {}, {}}));
 }
 
 TEST(Window, EveryActionCanBePerformedInEveryState) {

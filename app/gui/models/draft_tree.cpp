@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <span>
 #include <tuple>
 #include <unordered_map>
@@ -423,6 +426,70 @@ DraftTreeModel build_live_draft_tree(const Snapshot& snapshot) {
     return model;
 }
 
+namespace {
+
+bool is_drafted(const TreeNode& node) {
+    return node.parent >= 0 && node.kind != TreeNodeKind::target && node.kind != TreeNodeKind::lost;
+}
+
+/// Returns the tokens from the root to each node.
+std::vector<std::vector<TokenId>> paths_of(const DraftTreeModel& model) {
+    std::vector<std::vector<TokenId>> paths;
+    for (const TreeNode& node : model.nodes) {
+        paths.push_back(node.parent < 0 ? std::vector<TokenId>()
+                                        : paths[static_cast<std::size_t>(node.parent)]);
+        if (node.parent >= 0) paths.back().push_back(node.token_id);
+    }
+    return paths;
+}
+
+int accepted_in(const DraftTreeModel& model) {
+    return static_cast<int>(std::ranges::count(model.nodes, TreeNodeKind::accepted, &TreeNode::kind));
+}
+
+}  // namespace
+
+TreeDifference compare_trees(DraftTreeModel& model, const DraftTreeModel& other) {
+    TreeDifference out{.accepted = accepted_in(model), .other_accepted = accepted_in(other)};
+    if (model.nodes.empty() || other.nodes.empty()) return out;
+    std::map<std::vector<TokenId>, int> places;  // of the drafted nodes and the root
+    const std::vector<std::vector<TokenId>> paths = paths_of(model), others = paths_of(other);
+    for (std::size_t i = 0; i < model.nodes.size(); ++i)
+        if (i == 0 || is_drafted(model.nodes[i])) places.emplace(paths[i], static_cast<int>(i));
+    std::set<std::vector<TokenId>> theirs;
+    for (std::size_t i = 1; i < other.nodes.size(); ++i)
+        if (is_drafted(other.nodes[i])) theirs.insert(others[i]);
+    for (std::size_t i = 1; i < model.nodes.size(); ++i) {
+        if (!is_drafted(model.nodes[i])) continue;
+        model.nodes[i].gained = !theirs.contains(paths[i]);
+        ++(model.nodes[i].gained ? out.gained : out.kept);
+    }
+    // The target's token stays last.
+    std::optional<TreeNode> target;
+    if (model.nodes.back().kind == TreeNodeKind::target) {
+        target = std::move(model.nodes.back());
+        model.nodes.pop_back();
+    }
+    for (std::size_t i = 1; i < other.nodes.size(); ++i) {
+        if (!is_drafted(other.nodes[i]) || places.contains(others[i])) continue;
+        const std::vector<TokenId> above(others[i].begin(), others[i].end() - 1);
+        TreeNode node = other.nodes[i];
+        node.parent = places.at(above);
+        node.kind = TreeNodeKind::lost;
+        places.emplace(others[i], static_cast<int>(model.nodes.size()));
+        model.nodes.push_back(std::move(node));
+        ++out.lost;
+    }
+    if (target) model.nodes.push_back(std::move(*target));
+    arrange_tree(model, 1);
+    return out;
+}
+
+std::string to_text(const TreeDifference& difference) {
+    return fmt::format("{} accepted instead of {}; {} nodes kept, {} gained, {} lost", difference.accepted,
+                       difference.other_accepted, difference.kept, difference.gained, difference.lost);
+}
+
 std::string box_label(std::string_view quoted) {
     if (quoted.size() < 2 || quoted.front() != '"') return std::string(quoted);
     quoted = quoted.substr(1, quoted.size() - 2);
@@ -458,8 +525,12 @@ void replace_missing_glyphs(DraftTreeModel& model, const std::function<bool(char
 
 std::vector<std::string> describe_node(const DraftTreeModel& model, std::size_t index) {
     const TreeNode& node = model.nodes[index];
-    static constexpr const char* kinds[] = {"root (last committed token)", "accepted", "rejected",
-                                            "not yet verified", "target token (not drafted)"};
+    static constexpr const char* kinds[] = {"root (last committed token)",
+                                            "accepted",
+                                            "rejected",
+                                            "not yet verified",
+                                            "target token (not drafted)",
+                                            "lost: not drafted with this setting"};
     const bool candidate = node.kind == TreeNodeKind::pending && !model.live;
     std::string first =
         fmt::format("{}  id {}  depth {}  {}", node.text, node.token_id, node.depth,

@@ -16,6 +16,7 @@ enum class TreeNodeKind {
     rejected,  ///< draft token off the accepted path
     pending,   ///< drafted, not yet verified (round in flight)
     target,    ///< the target's token after the accepted path; not drafted
+    lost,      ///< of the other tree alone, in a comparison
 };
 
 /// One of the target's most likely tokens.
@@ -32,6 +33,7 @@ struct TreeNode {
     float y = 0;      ///< centre of the node in rows; 0 is the top of the tree
     float rows = 1;   ///< reserved height in rows
     TreeNodeKind kind = TreeNodeKind::rejected;
+    bool gained = false;  ///< not in the other tree, in a comparison
     TokenId token_id = no_token;
     std::string label;                         ///< for the node box: no quotes, spaces as dots
     std::string text;                          ///< quoted and made printable
@@ -64,6 +66,17 @@ struct DraftTreeModel {
 DraftTreeModel build_draft_tree(const Snapshot& snapshot, std::size_t round_index);
 /// Builds the tree of the round in flight, if any.
 DraftTreeModel build_live_draft_tree(const Snapshot& snapshot);
+
+/// How two trees from the same text differ, in drafted nodes.
+struct TreeDifference {
+    int kept = 0, gained = 0, lost = 0;
+    int accepted = 0, other_accepted = 0;
+};
+/// Marks the nodes of `model` that `other` lacks, and adds those that `other` alone has. Nodes are the same
+/// if the tokens from the root are.
+TreeDifference compare_trees(DraftTreeModel& model, const DraftTreeModel& other);
+/// Returns "3 accepted instead of 1; 5 nodes kept, 2 gained, 4 lost".
+std::string to_text(const TreeDifference& difference);
 
 /// Converts quoted text for a node box: without quotes, spaces as middle dots.
 std::string box_label(std::string_view quoted);

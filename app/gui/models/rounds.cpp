@@ -61,6 +61,26 @@ void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id) {
     }
 }
 
+std::vector<OverviewColumn> build_overview(const RoundsModel& model, std::size_t columns) {
+    std::vector<OverviewColumn> out;
+    const std::size_t cells = model.cells.size();
+    const std::size_t count = std::min(std::max<std::size_t>(columns, 1), cells);
+    for (std::size_t c = 0; c < count; ++c) {
+        OverviewColumn column;
+        column.first = column.slowest = c * cells / count;
+        column.count = (c + 1) * cells / count - column.first;
+        for (std::size_t i = column.first; i < column.first + column.count; ++i) {
+            const RoundCell& cell = model.cells[i];
+            column.accepted += static_cast<double>(cell.accepted) / static_cast<double>(column.count);
+            if (cell.excluded != Excluded::no || cell.step_ns <= column.slowest_ns) continue;
+            column.slowest = i;
+            column.slowest_ns = cell.step_ns;
+        }
+        out.push_back(column);
+    }
+    return out;
+}
+
 std::optional<std::size_t> instructive_rejection(const Snapshot& snapshot, RowId run_id) {
     std::optional<std::size_t> best;
     std::pair<int, float> best_rank;

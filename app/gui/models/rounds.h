@@ -36,6 +36,16 @@ struct RoundsModel {
 /// Appends new rounds. Starts over if the run changed or the snapshot has fewer rounds than before.
 void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id);
 
+/// Rounds that share a column of the overview.
+struct OverviewColumn {
+    std::size_t first = 0, count = 0;  ///< cells
+    std::size_t slowest = 0;           ///< the cell of the longest step that counts; `first` if none does
+    double accepted = 0;               ///< mean
+    TimeNs slowest_ns = 0;             ///< 0 = no step counts
+};
+/// Spreads the cells over at most `columns` columns.
+std::vector<OverviewColumn> build_overview(const RoundsModel& model, std::size_t columns);
+
 /// Returns the round that shows best why a draft is rejected; absent without a rejection. It has the longest
 /// accepted path before a rejection, and of such rounds the likeliest rejected draft.
 std::optional<std::size_t> instructive_rejection(const Snapshot& snapshot, RowId run_id);

@@ -22,10 +22,14 @@ std::size_t first_round_at_or_after(const Snapshot& snapshot, RowId run_id) {
 
 /// Sets the toolbar's speed-up and how it was measured.
 void set_speedup(const Snapshot& snapshot, const RunRow& run, HeaderNumbers& numbers) {
-    // Without an interval: this runs after every round.
-    const auto speed = compute_speedup(snapshot, run.id, {.resamples = 0});
+    // Without an interval during a run: this is called after every round.
+    BootstrapOptions options;
+    if (run.ended == RunEnd::live) options.resamples = 0;
+    const auto speed = compute_speedup(snapshot, run.id, options);
     if (speed) {
         numbers.speedup = fmt::format("{:.2f}", speed->ratio.value);
+        if (const auto& interval = speed->ratio.interval)
+            numbers.speedup_interval = fmt::format("{:.2f} .. {:.2f}", interval->low, interval->high);
         numbers.speedup_why = fmt::format(
             "{:.1f} tok/s against {:.1f} tok/s without a drafter, over the same prompts (turns: {}; "
             "conversations: {} of {}; baseline run {}).",
@@ -43,6 +47,24 @@ void set_speedup(const Snapshot& snapshot, const RunRow& run, HeaderNumbers& num
             "Not measured. Set \"AR baseline\" in the Session panel, or run the same prompts once with the "
             "drafter \"none\".";
     }
+}
+
+/// Returns the speeds of the newest counted steps, oldest first.
+std::vector<float> recent_speeds(const Snapshot& snapshot, RowId run_id) {
+    constexpr std::size_t count = 48;
+    std::vector<float> speeds;
+    const RoundSpan rounds = rounds_of_run(snapshot, run_id);
+    for (std::size_t r = rounds.end; r > rounds.first && speeds.size() < count;) {
+        const std::uint32_t index = snapshot.rounds[--r].step_index;
+        const StepEntry& step = snapshot.steps[index];
+        double tokens = snapshot.rounds[r].row.committed;
+        while (r > rounds.first && snapshot.rounds[r - 1].step_index == index)
+            tokens += snapshot.rounds[--r].row.committed;
+        if (step.row.time_counts() && step.row.busy_ns() > 0)
+            speeds.push_back(static_cast<float>(tokens / seconds(step.row.busy_ns())));
+    }
+    std::ranges::reverse(speeds);
+    return speeds;
 }
 
 /// Returns false for a run that is still loading or in prefill: the selection stays.
@@ -162,6 +184,7 @@ HeaderNumbers header_numbers(const Snapshot& snapshot, RowId run_id) {
     const auto machine = nlohmann::json::parse(run->machine_json, nullptr, false);
     if (const auto cores = machine.find("cores"); cores != machine.end() && *cores != run->threads)
         numbers.speed_unit += ", " + format_count(run->threads, "thread");
+    numbers.recent_speeds = recent_speeds(snapshot, run_id);
     set_speedup(snapshot, *run, numbers);
     return numbers;
 }

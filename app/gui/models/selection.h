@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/units.h"
 #include "capture/capture.h"
@@ -19,6 +20,14 @@ struct TimeRange {
     TimeNs start_ns = 0;  ///< since the start of the selected run
     TimeNs end_ns = 0;
     bool operator==(const TimeRange&) const = default;
+};
+
+/// A panel's request for the dialog that chooses a path; without `use` there is none.
+struct BrowseRequest {
+    std::function<void(const std::string&)> use;  ///< gets the chosen path
+    std::vector<std::string> endings;             ///< of the files that are listed
+    bool folders = false;                         ///< a folder may be chosen
+    std::string from;                             ///< its folder is shown first; "" = the last one
 };
 
 /// State shared by all panels: the selection and common switches.
@@ -34,6 +43,7 @@ struct UiState {
     bool fit_run_requested = false;     ///< Shift+F, for one frame: the timeline shows the whole run
     bool find_requested = false;        ///< Ctrl+F, for one frame: the Text panel takes the focus
     bool open_other_requested = false;  ///< open the dialog for another capture
+    BrowseRequest browse;               ///< reset when the dialog opens
     std::string focus_panel;            ///< id of a panel to open and bring to the front; reset each frame
     bool compare_newest = false;  ///< Compare takes the newest run and its baseline until the user chooses
     std::uint64_t data_key = 0;   ///< changes with the snapshot: cached models are then rebuilt
@@ -88,6 +98,8 @@ void set_follow(const Snapshot& snapshot, UiState& ui, bool follow);
 /// Toolbar numbers of the selected run; "-" while unknown.
 struct HeaderNumbers {
     std::string tau = "-", tokens_per_second = "-", speedup = "-";
+    std::string speedup_interval;      ///< "1.38 .. 1.71", of a run that has ended; "" = unknown
+    std::vector<float> recent_speeds;  ///< tokens per second of the newest counted steps, oldest first
     std::string speed_unit = "tok/s";  ///< with the threads, unless they are all cores of the run's machine
     std::string speedup_why;           ///< how it was measured, or how to measure it
 };

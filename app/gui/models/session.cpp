@@ -8,6 +8,7 @@
 #include "app/gui/models/selection.h"
 #include "base/format_count.h"
 #include "base/parse.h"
+#include "capture/head_traits.h"
 #include "capture/run_setting.h"
 
 namespace draftscope {
@@ -82,6 +83,14 @@ std::string memory_text(const RunRow& run) {
         "weights: {:.2f} GiB of the target, {:.2f} of the drafter; caches at {} positions: {:.2f} and {:.2f}",
         gib("target_weights"), gib("drafter_weights"), memory.value("positions", 0), gib("target_cache"),
         gib("drafter_cache"));
+}
+
+void adapt_to_model(RunConfig& config, bool needs_weights) {
+    if (config.model.empty()) return;
+    const bool has_path = config.drafter.find(':') != std::string::npos;
+    if (needs_weights && !has_path) config.drafter = "suffix";
+    if (config.artefacts.empty()) config.head = full_head_id;
+    if (config.tree == "auto" || config.tree == quick_tree) config.tree.clear();
 }
 
 std::string_view spec_name(std::string_view spec) {

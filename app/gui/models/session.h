@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "app/jobs/commands/run_config.h"
 #include "capture/capture.h"
 
 /// Conversions between specifications and the fields of the Session panel.
@@ -34,6 +35,10 @@ std::optional<RecordedSettings> recorded_settings(const Snapshot& snapshot, RowI
 
 /// Returns one line on the memory of a run's weights and caches; "" if it is unknown.
 std::string memory_text(const RunRow& run);
+
+/// Replaces what belongs to another model, after the model was changed. A drafter that needs weights and has
+/// no path becomes suffix decoding, a head the full one, and an automatic tree the default.
+void adapt_to_model(RunConfig& config, bool needs_weights);
 
 /// Returns "NAME" of "NAME:path" or "NAME:v=8192". List entries are matched by it.
 std::string_view spec_name(std::string_view spec);

@@ -273,6 +273,22 @@ std::string describe_piece(const TextPiece& piece) {
     return text;
 }
 
+std::optional<std::size_t> find_in_other_prompts(const Snapshot& snapshot, RowId prompt_id,
+                                                 const std::string& wanted) {
+    const PromptRow* now = snapshot.prompt(prompt_id);
+    if (now == nullptr || wanted.empty()) return std::nullopt;
+    std::vector<RowId> others;
+    for (const auto& prompt : snapshot.prompts)
+        if (prompt->run_id == now->run_id && prompt->id != prompt_id) others.push_back(prompt->id);
+    std::ranges::stable_partition(others, [&](RowId id) { return id > prompt_id; });
+    for (const RowId id : others) {
+        const TextModel model = build_text(snapshot, id);
+        for (const std::size_t piece : find_text(model, wanted))
+            if (model.pieces[piece].round_index) return model.pieces[piece].round_index;
+    }
+    return std::nullopt;
+}
+
 std::vector<std::size_t> find_text(const TextModel& model, const std::string& wanted) {
     std::vector<std::size_t> found;
     if (wanted.empty()) return found;

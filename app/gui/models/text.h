@@ -61,6 +61,11 @@ std::vector<TextRun> lay_out_text(const std::vector<TextPiece>& pieces, float wi
 /// Returns the lines of a token's tooltip.
 std::string describe_piece(const TextPiece& piece);
 
+/// Returns the first round of the run whose text contains `wanted`, outside of a prompt. The prompts after it
+/// are searched first. Absent if no other prompt has the text.
+std::optional<std::size_t> find_in_other_prompts(const Snapshot& snapshot, RowId prompt_id,
+                                                 const std::string& wanted);
+
 /// Returns the pieces whose text contains `wanted`, ignoring ASCII case. For a match that spans pieces, it is
 /// the first piece.
 std::vector<std::size_t> find_text(const TextModel& model, const std::string& wanted);

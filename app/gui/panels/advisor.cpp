@@ -103,39 +103,123 @@ void draw_buttons(PanelContext& c, const SweepReport& view) {
                      fmt::format("predicted for {} threads; this machine has {}", view.run.threads, threads));
 }
 
-void draw_changes(const Style& style, const std::vector<std::string>& changes) {
-    if (changes.empty()) return;
-    ImGui::Spacing();
-    draw_in_font(style.ui_bold, "What would change the choice");
-    for (const std::string& change : changes) {
+void draw_list(const std::vector<std::string>& sentences) {
+    for (const std::string& one : sentences) {
         ImGui::Bullet();
-        ImGui::TextWrapped("%s", change.c_str());
+        ImGui::TextWrapped("%s", one.c_str());
     }
+}
+
+/// Draws predicted and measured speed-up of the advised setting on one axis with plain decoding.
+void draw_speedup_bar(const Style& style, const Estimate& predicted, const ConfirmedSetting* live,
+                      const ConfirmedSetting* present) {
+    ValueRange scale;
+    scale.add(1);
+    scale.add(predicted);
+    if (live != nullptr) scale.add(live->speedup);
+    if (present != nullptr) scale.add(present->speedup);
+    scale.widen(0.08);
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float width = std::min(ImGui::GetContentRegionAvail().x, 36 * style.em), row = 1.25f * style.em;
+    const float label = 9 * style.em, plot = std::max(4 * style.em, width - label);
+    const auto x = [&](double value) { return at.x + label + plot * static_cast<float>(scale.at(value)); };
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    int line = 0;
+    const auto draw_row = [&](const char* name, const Estimate& value, ImU32 colour, bool hollow) {
+        const float y = at.y + row * (static_cast<float>(line++) + 0.5f);
+        list->AddText({at.x, y - ImGui::GetTextLineHeight() / 2}, to_im(style.colours.text_dim), name);
+        if (value.interval)
+            draw_interval_line(list, x(value.interval->low), x(value.interval->high), y, 0.25f * style.em,
+                               colour);
+        if (hollow)
+            list->AddCircle({x(value.value), y}, 0.3f * style.em, colour, 0, 0.12f * style.em);
+        else
+            list->AddCircleFilled({x(value.value), y}, 0.3f * style.em, colour);
+    };
+    draw_row("predicted", predicted, to_im(style.colours.good), true);
+    if (live != nullptr) draw_row("run here", live->speedup, to_im(style.colours.good), false);
+    if (present != nullptr) draw_row("present setting", present->speedup, to_im(style.colours.text), false);
+    const float height = row * static_cast<float>(line);
+    list->AddLine({x(1), at.y}, {x(1), at.y + height}, to_im(style.colours.text_dim));
+    ImGui::Dummy({width, height});
+    show_tooltip(
+        style,
+        "Speed over plain decoding, which is the vertical line. Hollow: predicted; filled: run on this "
+        "machine, in turns with plain decoding of the same prompts.");
+}
+
+/// Draws the advised setting, its speed-up in large type, and the bar.
+void draw_headline(const Style& style, const SweepReport& view) {
+    const Advice& advice = view.advice;
+    const auto& chosen = advice.choice.chosen;
+    // A saved advice lacks the figures of its choice.
+    const Estimate predicted = advice.choice.speedup.value > 0 || !chosen || *chosen >= view.settings.size()
+                                   ? advice.choice.speedup
+                                   : view.settings[*chosen].figures.speedup;
+    const ConfirmedSetting* live = nullptr;
+    const ConfirmedSetting* present = nullptr;
+    for (const ConfirmedSetting& one : view.confirmed)
+        (one.setting && one.setting == chosen ? live : present) = &one;
+    ImGui::Spacing();
+    if (!advice.headline.empty()) {
+        draw_in_font(style.ui_bold, advice.headline);
+        ImGui::PushFont(style.ui_bold, 1.9f * ImGui::GetStyle().FontSizeBase);
+        ImGui::TextUnformatted(
+            fmt::format("{:.2f}x", (live != nullptr ? live->speedup : predicted).value).c_str());
+        ImGui::PopFont();
+        ImGui::SameLine();
+        ImGui::SetCursorPosY(ImGui::GetCursorPosY() + 0.75f * style.em);
+        ImGui::TextDisabled("%s", live != nullptr ? "plain decoding, run here" : "plain decoding, predicted");
+        draw_speedup_bar(style, predicted, live, present);
+    } else {
+        ImGui::TextWrapped("%s", advice.summary.c_str());
+    }
+    if (!view.live_verdict.empty()) ImGui::TextWrapped("%s", view.live_verdict.c_str());
+    ImGui::Spacing();
+}
+
+void draw_reasons(const Style& style, const Advice& advice) {
+    ImGui::Spacing();
+    if (!advice.reasons.empty()) draw_in_font(style.ui_bold, "Why");
+    draw_list(advice.reasons);
+    ImGui::Spacing();
+}
+
+/// Draws the command in a frame, with a button that copies it.
+void draw_command_box(const Style& style, const std::string& line) {
+    ImGui::PushStyleColor(ImGuiCol_ChildBg, to_im(style.colours.raised));
+    if (ImGui::BeginChild("##command", {0, 0}, ImGuiChildFlags_Borders | ImGuiChildFlags_AutoResizeY))
+        draw_command(style, line, -1);
+    ImGui::EndChild();
+    ImGui::PopStyleColor();
+    ImGui::Spacing();
 }
 
 }  // namespace
 
 void draw_advisor(PanelContext& c) {
+    draw_find_fastest(c);
     const std::shared_ptr<const SweepReport> view = choose_sweep(c);
     draw_sweep_form(c, true);
     if (view == nullptr || view->advice.summary.empty())
         return draw_empty_text(
             c.style,
-            "Says which drafter, head, size and tree to run, why, and how sure that is: start a search "
-            "above, "
-            "or open a capture of: draftscope advise --recording FOLDER --profile FILE --save advice.dscope");
+            "Says which drafter, head, size and tree to run, why, and how sure that is. It takes the "
+            "session's "
+            "model, drafter and prompts; a search of a recording of your own is under More.");
     if (!ImGui::BeginChild("##advice", {0, 0})) return ImGui::EndChild();
-    ImGui::TextWrapped("%s", view->advice.summary.c_str());
-    ImGui::Spacing();
+    draw_headline(c.style, *view);
     draw_buttons(c, *view);
-    ImGui::Spacing();
-    draw_evidence(c.style, *view);
-    draw_changes(c.style, view->advice.changes);
-    ImGui::Spacing();
-    draw_in_font(c.style.ui_bold, "Command line");
-    int id = 0;
-    draw_command(c.style, view->advice.run_line, id++);
-    for (const std::string& line : view->advice.serving) draw_command(c.style, line, id++);
+    draw_reasons(c.style, view->advice);
+    draw_command_box(c.style, view->advice.run_line);
+    if (ImGui::CollapsingHeader("Settings compared", ImGuiTreeNodeFlags_DefaultOpen))
+        draw_evidence(c.style, *view);
+    if (!view->advice.changes.empty() && ImGui::CollapsingHeader("What would change the choice"))
+        draw_list(view->advice.changes);
+    if (!view->advice.serving.empty() && ImGui::CollapsingHeader("Options of other engines")) {
+        int id = 0;
+        for (const std::string& line : view->advice.serving) draw_command(c.style, line, id++);
+    }
     draw_hint(c.style, fmt::format("{}; costs: {}", interval_text(view->conversations),
                                    view->costs.empty() ? "unknown" : view->costs));
     ImGui::EndChild();

@@ -1,9 +1,11 @@
 #include "app/gui/models/draft_tree.h"
 
 #include <fmt/format.h>
+#include <imgui_stdlib.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "app/gui/models/selection.h"
 #include "app/gui/panels/panel.h"
@@ -20,6 +22,10 @@ struct TreeState {
     ImVec2 origin{0, 0};                  ///< top left of the tree, relative to the canvas
     float rows = 0;                       ///< maximum number of rows of a round in flight so far
     std::optional<std::size_t> selected;  ///< index into model.nodes
+    SettingReplay what_if;                ///< of the popup
+    std::optional<std::size_t> shown;     ///< of JobStatus::what_ifs; absent = the round as it was decoded
+    std::size_t what_ifs = 0;             ///< of the selected round, in the last frame
+    bool shows_newest = false;            ///< the next what-if is shown when it comes
 };
 
 struct Canvas {
@@ -28,6 +34,7 @@ struct Canvas {
     ImDrawList* list = nullptr;
 };
 
+constexpr float readable_row = 0.95f;               // em: of a growing tree, while it fits
 constexpr float min_text_row = 0.62f;               // em: below it, only the accepted path has labels
 constexpr float path_font = 0.8f, path_box = 1.3f;  // em: minimum label size and height of its boxes
 constexpr float max_path_rows = 40;
@@ -40,7 +47,11 @@ void fit(TreeState& state, const Canvas& canvas, float em) {
     state.scale.x = std::min(width / columns, 13 * em);
     const auto scale_rows = [&] {
         if (model.growing) state.rows = std::max({state.rows, model.height, model.reserved_rows});
-        state.scale.y = std::min(height / std::max({state.rows, model.height, 1.0f}), 2.8f * em);
+        float row = height / std::max({state.rows, model.height, 1.0f});
+        // Labels come first: a tree whose later levels need smaller rows shrinks when they come.
+        if (model.growing)
+            row = std::max(row, std::min(height / std::max(model.height, 1.0f), readable_row * em));
+        state.scale.y = std::min(row, 2.8f * em);
     };
     if (!model.growing) state.rows = 0;
     scale_rows();
@@ -98,7 +109,8 @@ NodeLook node_look(const Palette& c, TreeNodeKind kind) {
                               {to_im(c.good), to_im(c.good), to_im(c.text_on_data), 2},
                               {to_im(c.panel), to_im(c.text_dim, 0.55f), to_im(c.text), 1},
                               {to_im(c.panel), to_im(c.accent), to_im(c.text), 1},
-                              {to_im(c.target), to_im(c.target), to_im(c.text_on_data), 2}};
+                              {to_im(c.target), to_im(c.target), to_im(c.text_on_data), 2},
+                              {to_im(c.panel, 0), to_im(c.bad, 0.6f), to_im(c.text_dim), 1}};
     return looks[static_cast<std::size_t>(kind)];
 }
 
@@ -125,7 +137,9 @@ void draw_hexagon(ImDrawList* list, const NodeBox& box, ImU32 fill) {
 
 void draw_node(const Canvas& canvas, const Style& style, const TreeNode& node, const NodeBox& box,
                bool selected, bool marked) {
-    const NodeLook look = node_look(style.colours, node.kind);
+    NodeLook look = node_look(style.colours, node.kind);
+    if (node.gained && node.kind != TreeNodeKind::accepted)
+        look.border = to_im(style.colours.good), look.weight = 2;
     ImDrawList* list = canvas.list;
     const float rounding =
         node.kind == TreeNodeKind::root ? 0.15f * style.em : 0.4f * (box.max.y - box.min.y);
@@ -241,9 +255,10 @@ void show_tooltip(const Style& style, const DraftTreeModel& model, std::size_t i
     ImGui::EndTooltip();
 }
 
-void draw_legend_item(const Style& style, TreeNodeKind kind, const char* text) {
+void draw_legend_item(const Style& style, TreeNodeKind kind, const char* text, bool gained = false) {
     TreeNode node;
     node.kind = kind;
+    node.gained = gained;
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float h = ImGui::GetTextLineHeight();
     const NodeBox box{{at.x, at.y + 0.15f * h}, {at.x + 1.4f * h, at.y + 0.85f * h}, 0};
@@ -270,6 +285,11 @@ void draw_detail_strip(const Style& style, TreeState& state, bool picture) {
                                                    &TreeNode::kind) != state.model.nodes.end())
             draw_legend_item(style, TreeNodeKind::pending, "candidate, not drafted");
         draw_legend_item(style, TreeNodeKind::target, "from the target");
+        if (std::ranges::any_of(state.model.nodes, &TreeNode::gained))
+            draw_legend_item(style, TreeNodeKind::rejected, "gained", true);
+        if (std::ranges::find(state.model.nodes, TreeNodeKind::lost, &TreeNode::kind) !=
+            state.model.nodes.end())
+            draw_legend_item(style, TreeNodeKind::lost, "lost");
         const char* words = picture ? "edge: drafter's p" : "edge: drafter's p   zoom: wheel, fit: F";
         const float room = ImGui::GetContentRegionAvail().x;
         if (ImGui::CalcTextSize(words).x > room) words = "edge: drafter's p";
@@ -346,6 +366,114 @@ void headline(const Style& style, const DraftTreeModel& model) {
     draw_wrapped(style.colours.text, model.headline);
 }
 
+/// Returns the selected round; null in flight, or without one.
+const RoundRow* selected_round(const PanelContext& c) {
+    const bool any =
+        !in_flight_selected(c.snapshot, c.ui) && c.ui.round && *c.ui.round < c.snapshot.rounds.size();
+    return any ? &c.snapshot.rounds[*c.ui.round].row : nullptr;
+}
+
+/// Returns the places of the rounds that were drafted again from the selected round's text.
+std::vector<std::size_t> what_ifs_of(const PanelContext& c) {
+    std::vector<std::size_t> out;
+    const RoundRow* round = selected_round(c);
+    for (std::size_t i = 0; round != nullptr && i < c.status.what_ifs.size(); ++i) {
+        const WhatIf& wanted = c.status.what_ifs[i].wanted;
+        if (wanted.run_id == round->run_id && wanted.prompt_id == round->prompt_id &&
+            wanted.context_length == round->context_length)
+            out.push_back(i);
+    }
+    return out;
+}
+
+std::string what_if_name(const WhatIf& wanted) {
+    const SettingReplay& setting = wanted.setting;
+    return fmt::format("{}{}{}", short_name(setting.drafter),
+                       setting.head.empty() ? "" : " x " + setting.head,
+                       setting.tree.empty() ? "" : " @ " + setting.tree);
+}
+
+/// Asks for the setting to draft the round with again.
+void draw_what_if_popup(PanelContext& c, TreeState& state, const RoundRow& round) {
+    if (!ImGui::BeginPopup("##what_if")) return;
+    SettingReplay& setting = state.what_if;
+    ImGui::TextUnformatted("Draft this round again, from the same text, with");
+    ImGui::SetNextItemWidth(16 * c.style.em);
+    ImGui::InputText("drafter", &setting.drafter);
+    ImGui::SetNextItemWidth(16 * c.style.em);
+    if (ImGui::BeginCombo("head", setting.head.c_str())) {
+        for (const HeadChoice& head : c.status.heads) {
+            const std::string reason = why_not(head, setting.drafter);
+            if (ImGui::Selectable(head.spec.c_str(), head.spec == setting.head,
+                                  reason.empty() ? 0 : ImGuiSelectableFlags_Disabled))
+                setting.head = head.spec;
+        }
+        ImGui::EndCombo();
+    }
+    ImGui::SetNextItemWidth(16 * c.style.em);
+    ImGui::InputTextWithHint("tree", "chain=3", &setting.tree);
+    if (icon_button(c.style, Icon::play, "Draft##what_if", c.status.state == JobState::idle, true)) {
+        setting.model = c.config.model;
+        setting.artefacts = c.config.artefacts;
+        setting.threads = c.config.threads;
+        const bool uses_head = find_traits(c.status.drafters, setting.drafter).uses_head;
+        WhatIf wanted{round.run_id, round.prompt_id, round.context_length, setting, ""};
+        if (const RunRow* run = c.snapshot.run(round.run_id); run != nullptr)
+            wanted.precision = run->precision;
+        if (!uses_head) wanted.setting.head.clear();
+        c.commands.emplace_back(std::in_place_type<CmdWhatIf>, CmdWhatIf{std::move(wanted)});
+        state.shows_newest = true;
+        ImGui::CloseCurrentPopup();
+    }
+    draw_hint(c.style, "It needs the run's own model, which is the session's.");
+    ImGui::EndPopup();
+}
+
+/// Draws the button for a what-if, and the choice between the round's own tree and those of what-ifs.
+void draw_what_if(PanelContext& c, TreeState& state) {
+    const RoundRow* round = selected_round(c);
+    if (round == nullptr || c.picture) return;
+    const std::vector<std::size_t> places = what_ifs_of(c);
+    if (std::exchange(state.what_ifs, places.size()) < places.size() &&
+        std::exchange(state.shows_newest, false))
+        state.shown = places.back();
+    if (ImGui::SmallButton("What if...")) {
+        const RunRow* run = c.snapshot.run(round->run_id);
+        if (state.what_if.drafter.empty() && run != nullptr)
+            state.what_if.drafter = run->drafter, state.what_if.head = run->head,
+            state.what_if.tree = run->tree;
+        ImGui::OpenPopup("##what_if");
+    }
+    show_tooltip(c.style, "Another head, drafter or tree for this round, from the same text.");
+    draw_what_if_popup(c, state, *round);
+    if (places.empty()) return;
+    ImGui::SameLine();
+    ImGui::SetNextItemWidth(-FLT_MIN);
+    const std::string now =
+        state.shown ? "what if: " + what_if_name(c.status.what_ifs[*state.shown].wanted) : "as decoded";
+    if (!ImGui::BeginCombo("##trees", now.c_str())) return;
+    if (ImGui::Selectable("as decoded", !state.shown)) state.shown.reset();
+    for (const std::size_t i : places)
+        if (ImGui::Selectable(
+                fmt::format("what if: {}##{}", what_if_name(c.status.what_ifs[i].wanted), i).c_str(),
+                state.shown == i))
+            state.shown = i;
+    ImGui::EndCombo();
+}
+
+/// Builds the selected round's tree, or that of a what-if with what it gained and lost.
+DraftTreeModel build_shown_tree(const PanelContext& c, const TreeState& state, bool live) {
+    if (live) return build_live_draft_tree(c.snapshot);
+    DraftTreeModel own = build_draft_tree(c.snapshot, c.ui.round.value_or(~std::size_t{0}));
+    if (!state.shown) return own;
+    const WhatIfResult& result = c.status.what_ifs[*state.shown];
+    DraftTreeModel model = build_draft_tree(*result.snapshot, 0);
+    if (!model.empty_text.empty()) return model;
+    model.headline = fmt::format("what if {}: {}; {}", what_if_name(result.wanted),
+                                 to_text(compare_trees(model, own)), model.headline);
+    return model;
+}
+
 }  // namespace
 
 void draw_draft_tree(PanelContext& context) {
@@ -353,17 +481,21 @@ void draw_draft_tree(PanelContext& context) {
     const Snapshot& snapshot = context.snapshot;
     const Style& style = context.style;
     const bool live = in_flight_selected(snapshot, context.ui);
-    const std::uint64_t key = live ? ~std::uint64_t{0} : context.ui.round.value_or(~std::size_t{0} - 1);
+    const std::vector<std::size_t> places = what_ifs_of(context);
+    if (state.shown && std::ranges::find(places, *state.shown) == places.end()) state.shown.reset();
+    const std::uint64_t key =
+        (live ? ~std::uint64_t{0} : context.ui.round.value_or(~std::size_t{0} - 1)) * 31 +
+        (state.shown ? *state.shown + 1 : 0);
     state.rebuild.update(context, key, [&] {
         const std::size_t before = state.model.nodes.size();
-        state.model = live ? build_live_draft_tree(snapshot)
-                           : build_draft_tree(snapshot, context.ui.round.value_or(~std::size_t{0}));
+        state.model = build_shown_tree(context, state, live);
         replace_missing_glyphs(state.model, [&](char32_t code) { return style.has_glyph(code); });
         if (state.model.nodes.size() != before) state.selected.reset();
     });
     if (!state.model.empty_text.empty()) return draw_empty_text(style, state.model.empty_text);
 
     headline(style, state.model);
+    draw_what_if(context, state);
     const float strip = ImGui::GetTextLineHeightWithSpacing() + 0.2f * style.em;
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const ImVec2 size(std::max(room.x, 4 * style.em), std::max(room.y - strip, 4 * style.em));

@@ -47,10 +47,13 @@ void draw_settings(PanelContext& c, KernelsState& state) {
             c.commands.push_back(CmdMeasureKernels{settings});
         }
         show_tooltip(c.style,
-                     "Times the head, gather and selection kernels for several seconds and measures the "
+                     "Times the head, gather and selection kernels for a minute or two, and measures the "
                      "memory bandwidth before and after. Command line: draftscope kernels");
     } else if (c.status.activity.rfind("measuring ", 0) == 0) {
         if (icon_button(c.style, Icon::stop, "Stop##kernels")) c.commands.push_back(CmdStop{});
+        ImGui::SameLine();
+        const float done = c.status.progress < 0 ? 0 : static_cast<float>(c.status.progress);
+        ImGui::ProgressBar(done, {6 * c.style.em, 0});
         ImGui::SameLine();
         draw_cut_text(c.status.activity);
     } else {
@@ -111,7 +114,7 @@ void draw_kernels(PanelContext& c) {
     if (c.status.kernels == nullptr) {
         draw_empty_text(c.style,
                         "Speed of a draft head's kernels on this machine, relative to its memory bandwidth. "
-                        "Measuring takes about ten seconds.");
+                        "Measuring takes a minute or two.");
         return;
     }
     if (state.shown != c.status.kernels) {

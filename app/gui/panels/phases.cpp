@@ -10,6 +10,7 @@
 #include "app/gui/panels/widgets.h"
 #include "base/bisect.h"
 #include "base/format_count.h"
+#include "base/phase.h"
 #include "base/phase_names.h"
 
 namespace draftscope {
@@ -23,7 +24,13 @@ struct PhasesState {
     StepWindow window;       ///< shown steps, unless a range is selected
     std::size_t room = 0;    ///< largest number of bars in the window
     RowId run_id = 0;
+    bool whole_run = false;       ///< a bar is the mean of several steps
+    bool without_verify = false;  ///< verification is most of a step, and hides the drafting
 };
+
+bool is_drawn(const PhasesState& state, int phase_id) {
+    return !state.without_verify || phase_id != static_cast<int>(Phase::verify);
+}
 
 void draw_swatch(const Style& style, int phase_id) {
     const float h = ImGui::GetTextLineHeight(), size = 0.72f * h;
@@ -162,13 +169,14 @@ void show_bar_tooltip(const Style& style, const Snapshot& snapshot, const PhaseB
     ImGui::EndTooltip();
 }
 
-void draw_bar(const Style& style, const PhaseBar& bar, ImVec2 min, ImVec2 max, double tallest) {
+void draw_bar(const Style& style, const PhasesState& state, const PhaseBar& bar, ImVec2 min, ImVec2 max,
+              double tallest) {
     ImDrawList* list = ImGui::GetWindowDrawList();
     const float height = max.y - min.y;
     float y = max.y;
     for (const PhaseRow& phase : phase_rows) {
         const double ns = bar.part_ns[phase.id];
-        if (ns <= 0) continue;
+        if (ns <= 0 || !is_drawn(state, phase.id)) continue;
         const float top = std::max(y - height * static_cast<float>(ns / tallest), min.y);
         if (phase.id == remainder_phase_id)
             draw_hatching(list, {min.x, top}, {max.x, y}, to_im(style.colours.text_dim, 0.8f), 4);
@@ -202,8 +210,14 @@ void draw_bars(PanelContext& context, PhasesState& state, float height) {
     ImGui::InvisibleButton("bars", {width, height});
     const ImVec2 min(start.x + names, start.y + 0.3f * style.em), max(start.x + width, start.y + height);
     const PhaseBars& bars = state.bars;
-    if (bars.bars.empty() || bars.tallest_ns <= 0) return;
-    draw_scale_line(style, min, max, bars.tallest_ns);
+    double tallest = 0;
+    for (const PhaseBar& bar : bars.bars) {
+        double sum = bar.step_ns;
+        if (state.without_verify) sum -= bar.part_ns[static_cast<std::size_t>(Phase::verify)];
+        tallest = std::max(tallest, sum);
+    }
+    if (tallest <= 0) return;
+    draw_scale_line(style, min, max, tallest);
     const float pitch = std::min((max.x - min.x) / static_cast<float>(bars.bars.size()), 1.1f * style.em);
     const float gap = pitch > 4 ? 1.0f : 0.0f;
     const float mouse = ImGui::GetIO().MousePos.x;
@@ -213,7 +227,7 @@ void draw_bars(PanelContext& context, PhasesState& state, float height) {
     for (std::size_t i = 0; i < bars.bars.size(); ++i) {
         const PhaseBar& bar = bars.bars[i];
         const float x = min.x + pitch * static_cast<float>(i);
-        draw_bar(style, bar, {x, min.y}, {x + pitch - gap, max.y}, bars.tallest_ns);
+        draw_bar(style, state, bar, {x, min.y}, {x + pitch - gap, max.y}, tallest);
         const bool in_flight = state.in_flight && i + 1 == bars.bars.size();
         const bool selected = in_flight ? in_flight_selected(context.snapshot, context.ui)
                                         : selected_step && *selected_step >= bar.first_step &&
@@ -240,6 +254,8 @@ StepWindow shown_steps(const PanelContext& context, PhasesState& state, std::siz
     std::optional<std::size_t> selected;
     if (context.ui.round && *context.ui.round < snapshot.rounds.size() && !context.ui.follow)
         selected = snapshot.rounds[*context.ui.round].step_index;
+    if (!context.ui.range && state.whole_run)
+        return step_window(snapshot, context.ui.run_id, std::nullopt, snapshot.steps.size());
     if (!context.ui.range) {
         const bool same = state.run_id == context.ui.run_id && state.room == count &&
                           state.window.last - state.window.first >= count;
@@ -266,6 +282,18 @@ void draw_phases(PanelContext& context) {
     const PhasesModel& model = shared_phases(context);
     if (!model.empty_text.empty()) return draw_empty_text(style, model.empty_text);
 
+    if (!context.picture) {
+        ImGui::Checkbox("whole run", &state.whole_run);
+        show_tooltip(style,
+                     "Bars over all steps of the run, each the mean of several. Else the steps around the "
+                     "selected round.");
+        ImGui::SameLine();
+        ImGui::Checkbox("without verify", &state.without_verify);
+        show_tooltip(
+            style,
+            "Leaves verification out of the bars, so that the phases of drafting are large enough to "
+            "compare. The table has all phases.");
+    }
     const float width = ImGui::GetContentRegionAvail().x;
     const int room = std::max(static_cast<int>(width - 3.2f * style.em) / 6, 8);
     const StepWindow window = shown_steps(context, state, room);

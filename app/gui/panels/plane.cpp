@@ -370,22 +370,38 @@ void choose_published(const Style& style, PlaneState& state) {
     choose_group(style, state.groups, state.published, state.group);
 }
 
-/// Shows the kappa of the published results if it differs from that of the lines.
-void draw_published_key(const PanelContext& context, const PlaneModel& model) {
-    const Style& style = context.style;
+/// Returns the kappa of the published results if it differs from that of the lines; else "".
+std::string published_key(const PlaneModel& model) {
     for (const PublishedResult& result : published_results()) {
         if (!result.nu || !result.rho_tau) continue;
-        const std::string text = published_kappa_text(result, model);
-        if (text.empty()) continue;
-        const ImVec2 at = ImGui::GetCursorScreenPos();
-        const float h = ImGui::GetTextLineHeight();
-        draw_published_mark(style, ImGui::GetWindowDrawList(), {at.x + 0.4f * style.em, at.y + 0.56f * h},
-                            style.colours.text_dim, false);
-        ImGui::Dummy({0.8f * style.em, h});
-        ImGui::SameLine(0, 0.3f * style.em);
-        draw_hint(style, text);
-        return;  // all results with both coordinates are from one paper
+        if (std::string text = published_kappa_text(result, model); !text.empty()) return text;
     }
+    return "";  // all results with both coordinates are from one paper
+}
+
+/// Draws that kappa with the mark of published results, in a picture.
+void draw_published_key(const PanelContext& context, const PlaneModel& model) {
+    const Style& style = context.style;
+    const std::string text = published_key(model);
+    if (text.empty()) return;
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float h = ImGui::GetTextLineHeight();
+    draw_published_mark(style, ImGui::GetWindowDrawList(), {at.x + 0.4f * style.em, at.y + 0.56f * h},
+                        style.colours.text_dim, false);
+    ImGui::Dummy({0.8f * style.em, h});
+    ImGui::SameLine(0, 0.3f * style.em);
+    draw_hint(style, text);
+}
+
+/// Draws kappa with a mark whose tooltip has the rest: intervals, the papers' kappa, how the softmax counts.
+void draw_notes(const PanelContext& context, const PlaneState& state) {
+    const PlaneModel& model = state.model;
+    std::string notes = model.kappa_text;
+    for (const std::string& more :
+         {model.interval_text, state.published ? published_key(model) : std::string(), model.softmax_text})
+        if (!more.empty()) notes += "\n" + more;
+    draw_cut_text(model.kappa_text + "   (i)", 0, context.style.colours.text_dim);
+    show_tooltip(context.style, notes);
 }
 
 void draw_controls(PanelContext& context, PlaneState& state) {
@@ -404,9 +420,12 @@ void draw_controls(PanelContext& context, PlaneState& state) {
         if (!state.model.others_text.empty()) draw_hint(style, state.model.others_text);
     }
     const std::string& intervals_text = state.model.interval_text;
-    draw_hint(style, state.model.kappa_text + (intervals_text.empty() ? "" : "; ") + intervals_text);
-    if (!context.picture && !state.model.softmax_text.empty()) show_tooltip(style, state.model.softmax_text);
-    if (state.published) draw_published_key(context, state.model);
+    if (context.picture) {
+        draw_hint(style, state.model.kappa_text + (intervals_text.empty() ? "" : "; ") + intervals_text);
+        if (state.published) draw_published_key(context, state.model);
+    } else {
+        draw_notes(context, state);
+    }
     if (!state.model.missing_text.empty()) draw_wrapped(style.colours.warn, state.model.missing_text);
 }
 

@@ -14,6 +14,7 @@ namespace draftscope {
     PANEL(timeline, "Timeline", bottom_left, 0, true, 18, 11)         \
     PANEL(phases, "Phases", bottom_middle, 0, true, 19, 13)           \
     PANEL(latency, "Latency", bottom_middle, 1, true, 16, 13)         \
+    PANEL(rejections, "Rejections", bottom_middle, 2, true, 18, 12)   \
     PANEL(coverage, "Coverage", bottom_right, 0, true, 16, 18)        \
     PANEL(kernels, "Kernels", bottom_right, 1, true, 19, 8)           \
     PANEL(compare, "Compare", centre, 1, true, 18, 12)                \

@@ -20,6 +20,7 @@ namespace draftscope {
 namespace {
 
 constexpr float cursor_room = 0.85f;  ///< below the cells, in text sizes
+constexpr float overview_height = 1.3f;
 
 struct RoundsState {
     std::uint64_t data_key = 0;
@@ -114,11 +115,12 @@ void draw_phase_legend(const Style& style, const RoundsState& state) {
 }
 
 /// Returns the geometry of the cells, shared by the scale at the left and the strip.
-Strip make_strip(const Style& style, const RoundsState& state, ImVec2 min, float room, float height) {
+Strip make_strip(const Style& style, const RoundsState& state, ImVec2 min, float room, float height,
+                 bool has_overview) {
     const auto count = static_cast<float>(state.cells());
     const float pitch = std::clamp(std::floor(room / std::max(count, 1.0f)), std::floor(style.em * 0.55f),
                                    std::floor(style.em * 1.6f));
-    const bool scrolls = pitch * count > room;
+    const bool scrolls = pitch * count > room && !has_overview;
     const float cells = std::max(
         height - style.em * cursor_room - (scrolls ? ImGui::GetStyle().ScrollbarSize : 0), style.em * 0.5f);
     return {min, pitch, cells, cells / (static_cast<float>(state.tallest()) + 0.6f)};
@@ -179,17 +181,70 @@ void draw_strip(PanelContext& c, RoundsState& state, const Strip& wanted, float 
     if (selected < count) scroll_to_selected(state, selected, pitch, room);
 }
 
+/// Draws the whole run in the width of the strip: accepted tokens as bars, slow steps as marks above them,
+/// and what the strip shows as a frame. A click selects the slowest round of a column.
+void draw_overview(PanelContext& c, const RoundsState& state, float width, float first_shown, float shown) {
+    const Style& style = c.style;
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float height = overview_height * style.em, bar = 3;
+    ImGui::InvisibleButton("##overview", {width, height});
+    const auto columns = build_overview(state.model, static_cast<std::size_t>(width / bar));
+    if (columns.empty()) return;
+    const float pitch = width / static_cast<float>(columns.size());
+    TimeNs slowest = 1;
+    for (const OverviewColumn& column : columns) slowest = std::max(slowest, column.slowest_ns);
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    list->AddRectFilled(at, {at.x + width, at.y + height}, to_im(style.colours.raised, 0.5f));
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+        const float x = at.x + pitch * static_cast<float>(i);
+        const auto accepted = static_cast<float>(columns[i].accepted / std::max(state.tallest(), 1));
+        list->AddRectFilled({x, at.y + height * (1 - 0.75f * accepted)}, {x + pitch - 1, at.y + height},
+                            to_im(style.colours.good, 0.8f));
+        if (2 * columns[i].slowest_ns > slowest)  // more than half of the longest step
+            list->AddRectFilled({x, at.y}, {x + pitch - 1, at.y + 0.2f * height}, to_im(style.colours.bad));
+    }
+    list->AddRect({at.x + width * first_shown, at.y},
+                  {at.x + width * std::min(first_shown + shown, 1.0f), at.y + height},
+                  to_im(style.colours.accent));
+    const float mouse = ImGui::GetMousePos().x - at.x;
+    const auto under =
+        static_cast<std::size_t>(std::clamp(mouse / pitch, 0.0f, static_cast<float>(columns.size() - 1)));
+    const RoundCell& cell = state.model.cells[columns[under].slowest];
+    if (ImGui::IsItemHovered())
+        ImGui::SetTooltip(
+            "%s", fmt::format("{} from round {}: {:.2f} accepted; the slowest: {}",
+                              format_count(static_cast<std::int64_t>(columns[under].count), "round"),
+                              state.model.cells[columns[under].first].ordinal, columns[under].accepted,
+                              describe_round(cell))
+                      .c_str());
+    if (ImGui::IsItemActive()) c.ui.select_round(cell.index, c.snapshot.rounds.size());
+}
+
 void draw_cells(PanelContext& c, RoundsState& state) {
     draw_phase_legend(c.style, state);
     const ImVec2 at = ImGui::GetCursorScreenPos();
-    const ImVec2 space = ImGui::GetContentRegionAvail();
+    ImVec2 space = ImGui::GetContentRegionAvail();
     const float scale = c.style.em * 1.5f;
-    const Strip strip = make_strip(c.style, state, ImVec2(at.x + scale, at.y), space.x - scale, space.y);
+    // A run that does not fit has an overview instead of a scroll bar.
+    const float least = std::floor(c.style.em * 0.55f) * static_cast<float>(state.cells());
+    const float overview = overview_height * c.style.em + ImGui::GetStyle().ItemSpacing.y;
+    const bool has_overview = least > space.x - scale && space.y > 2.5f * overview;
+    if (has_overview) space.y -= overview;
+    const Strip strip =
+        make_strip(c.style, state, ImVec2(at.x + scale, at.y), space.x - scale, space.y, has_overview);
     draw_scale(c.style, state.tallest(), strip, space.x - scale);
     ImGui::SetCursorScreenPos(strip.min);
-    if (ImGui::BeginChild("##strip", ImVec2(0, 0), 0, ImGuiWindowFlags_HorizontalScrollbar))
+    float first_shown = 0;
+    if (ImGui::BeginChild(
+            "##strip", ImVec2(0, has_overview ? space.y : 0), 0,
+            ImGuiWindowFlags_HorizontalScrollbar | (has_overview ? ImGuiWindowFlags_NoScrollbar : 0))) {
         draw_strip(c, state, strip, space.x - scale);
+        first_shown = ImGui::GetScrollX() / std::max(least, 1.0f);
+    }
     ImGui::EndChild();
+    if (!has_overview) return;
+    ImGui::SetCursorScreenPos({strip.min.x, ImGui::GetCursorScreenPos().y});
+    draw_overview(c, state, space.x - scale, first_shown, (space.x - scale) / least);
 }
 
 /// Draws one labelled bar of a small chart: "3 ████ 41 %".

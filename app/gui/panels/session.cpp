@@ -11,7 +11,8 @@
 #include <utility>
 
 #include "app/gui/models/selection.h"
-#include "app/gui/panels/panel.h"
+#include "app/gui/panels/path_field.h"
+#include "app/gui/panels/sweep_form.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/head_traits.h"
 
@@ -22,6 +23,8 @@ namespace {
 constexpr float label_share = 0.31f;
 constexpr int max_new_tokens = 4096;
 constexpr int max_context = 1 << 20;
+constexpr int max_nodes = 256;
+constexpr const char* automatic = "auto";  ///< value of --tree and --head
 
 struct SessionState {
     bool tree_as_text = false;
@@ -55,21 +58,81 @@ bool draw_entry(const std::string& spec, const std::string& current, bool usable
     return chosen;
 }
 
+/// Returns why a drafter cannot run with the session's model; "" = it can. Shipped checkpoints belong to the
+/// demo model.
+std::string why_not(const PanelContext& c, const DrafterChoice& choice) {
+    const bool has_path =
+        spec_name(c.config.drafter) == spec_name(choice.spec) && c.config.drafter != choice.spec;
+    if (has_path) return "";
+    if (!c.config.model.empty() && choice.traits.needs_weights)
+        return "needs a checkpoint for this model: select it, and name its folder below";
+    return choice.usable ? "" : choice.why_not;
+}
+
+/// Shows where the chosen drafter's weights are. "" = the checkpoint that ships for the demo model. As long
+/// as that one is meant, the field is under "More".
+void edit_checkpoint(PanelContext& c, bool in_more) {
+    if (!find_traits(c.status.drafters, c.config.drafter).needs_weights) return;
+    if (in_more == (!c.config.model.empty() || c.config.drafter.find(':') != std::string::npos)) return;
+    struct Typed {
+        std::string drafter, path;
+    };
+    auto& typed = c.panel_state.get<Typed>();
+    if (typed.drafter != c.config.drafter) {
+        const std::size_t colon = c.config.drafter.find(':');
+        typed.path = colon == std::string::npos ? "" : c.config.drafter.substr(colon + 1);
+    }
+    label(c.style, in_more ? "Drafter's file" : "  weights",
+          "Folder of an EAGLE, Medusa or Hydra checkpoint, or the draft model's GGUF file or folder.");
+    path_field(c, "##checkpoint",
+               c.config.model.empty() ? "that of the demo model" : "folder of a checkpoint", typed.path,
+               {{".gguf", ".safetensors", ".bin", ".pt"}, true, {}});
+    const std::string name(spec_name(c.config.drafter));
+    c.config.drafter = typed.path.empty() ? name : name + ":" + typed.path;
+    typed.drafter = c.config.drafter;
+}
+
+/// Shows the weights file of the driving head. "" = the one that ships for the demo model, if there is one.
+void edit_head_weights(PanelContext& c, bool in_more) {
+    const std::string head(spec_name(c.config.head));
+    if (head == full_head_id || head == automatic) return;
+    struct Typed {
+        std::string head, path, written;
+    };
+    auto& typed = c.panel_state.get<Typed>();
+    std::vector<std::string>& files = c.config.artefacts;
+    const auto of_head =
+        std::ranges::find_if(files, [&](const std::string& file) { return file.starts_with(head + "="); });
+    const std::string now = of_head == files.end() ? "" : of_head->substr(head.size() + 1);
+    if (in_more == (!c.config.model.empty() || !now.empty())) return;
+    if (typed.head != head || typed.written != now) typed.path = now;
+    typed.head = head;
+    label(c.style, in_more ? "Head's file" : "  weights",
+          "File of the head's weights or ranking, as draftscope fit writes it.");
+    path_field(c, "##head_weights", "shipped file, if any", typed.path,
+               {{".safetensors", ".txt", ".json"}, false, {}});
+    typed.written = typed.path;
+    if (typed.path == now) return;
+    if (of_head != files.end()) files.erase(of_head);
+    if (!typed.path.empty()) files.push_back(head + "=" + typed.path);
+}
+
 void choose_drafter(PanelContext& c) {
-    label(c.style, "Drafter", "Small model that drafts tokens. NAME or NAME:FOLDER of a checkpoint.");
+    label(c.style, "Drafter", "Small model that drafts tokens.");
     ImGui::BeginDisabled(c.status.drafters.empty());
     const bool open = ImGui::BeginCombo("##drafter", short_name(c.config.drafter).c_str());
     ImGui::EndDisabled();
     if (!open) return;
     // Names are those of the command line and the files; the tooltips have the papers' names.
-    for (const DrafterChoice& choice : c.status.drafters)
-        if (draw_entry(choice.spec, c.config.drafter, choice.usable,
-                       choice.usable ? choice.name : choice.why_not))
+    for (const DrafterChoice& choice : c.status.drafters) {
+        const std::string reason = why_not(c, choice);
+        // One that only lacks a checkpoint can be chosen: its field is below.
+        const bool usable = reason.empty() || choice.traits.needs_weights;
+        if (draw_entry(choice.spec, c.config.drafter, usable, reason.empty() ? choice.name : reason))
             c.config.drafter = choice.spec;
+    }
     ImGui::EndCombo();
 }
-
-constexpr const char* automatic = "auto";  ///< value of --tree and --head
 
 /// Returns a name without its explanation in parentheses, for a narrow field.
 std::string brief(const char* name) {
@@ -104,6 +167,7 @@ void choose_head(PanelContext& c) {
         if (const std::string reason = why_not(choice, c.config.drafter);
             !reason.empty() && spec_name(choice.spec) == spec_name(c.config.head))
             draw_wrapped(c.style.colours.warn, reason);
+    edit_head_weights(c, false);
     label(c.style, "Shadow heads",
           "Other heads evaluated in the same run, for the plane and the coverage. full, slimspec and "
           "microspec draft along the same text in rounds of their own (exact); aligned:slimspec drafts in "
@@ -152,12 +216,14 @@ void edit_tree(PanelContext& c, bool& as_text) {
     if (!now) return;
     TreeFields edited = *now;
     label(c.style, edited.chain ? "  length" : "  depth", "Drafter forward passes after the first one.");
-    ImGui::SliderInt("##depth", &edited.depth, 1, 10, "%d", ImGuiSliderFlags_AlwaysClamp);
+    // A tree's depth counts the passes after the first one, as EAGLE's does: it drafts one level more.
+    const std::string levels = edited.chain ? "%d" : fmt::format("%d, {} levels", edited.depth + 1);
+    ImGui::SliderInt("##depth", &edited.depth, 1, 10, levels.c_str(), ImGuiSliderFlags_AlwaysClamp);
     if (!edited.chain) {
         label(c.style, "  top k", "Children drafted for each node that is expanded.");
         ImGui::SliderInt("##topk", &edited.topk, 1, 16, "%d", ImGuiSliderFlags_AlwaysClamp);
         label(c.style, "  nodes", "Nodes that are verified, root included.");
-        ImGui::SliderInt("##nodes", &edited.nodes, 2, std::clamp(largest_tree(edited), 2, 128), "%d",
+        ImGui::SliderInt("##nodes", &edited.nodes, 2, std::clamp(largest_tree(edited), 2, max_nodes), "%d",
                          ImGuiSliderFlags_AlwaysClamp);
     }
     if (edited != *now) spec = format_tree(edited);
@@ -202,6 +268,8 @@ void edit_sampling(PanelContext& c) {
 void edit_more(PanelContext& c) {
     RunConfig& config = c.config;
     if (!ImGui::TreeNodeEx("More", ImGuiTreeNodeFlags_SpanAvailWidth)) return;
+    edit_checkpoint(c, true);
+    edit_head_weights(c, true);
     label(c.style, "Context", "Limit of a text's positions, prompt included. 0 = the model's.");
     ImGui::DragInt("##context", &config.context, 16.0f, 0, max_context,
                    config.context == 0 ? "the model's" : "%d", ImGuiSliderFlags_AlwaysClamp);
@@ -213,7 +281,7 @@ void edit_more(PanelContext& c) {
     label(c.style, "Batch", "Number of prompts of the prompt file decoded at the same time.");
     ImGui::DragInt("##batch", &config.batch, 0.1f, 1, 64, "%d", ImGuiSliderFlags_AlwaysClamp);
     label(c.style, "Prompt file", "JSONL file: \"prompt\" or \"turns\" per line; empty = the prompt above.");
-    ImGui::InputTextWithHint("##prompts", "none", &config.prompts_file);
+    path_field(c, "##prompts", "none", config.prompts_file, {{".jsonl", ".json"}, true, {}});
     if (!config.prompts_file.empty()) {
         label(c.style, "Limit", "Maximum number of conversations of the prompt file; 0 = all.");
         ImGui::DragInt("##limit", &config.limit, 0.2f, 0, 10000, config.limit == 0 ? "all" : "%d");
@@ -239,7 +307,9 @@ void edit_more(PanelContext& c) {
 void edit_breakpoints(PanelContext& c, SessionState& state) {
     CmdBreakpoints points = state.breakpoints;
     const int on = int{points.rejection_depth.has_value()} + int{points.out_of_vocabulary} +
-                   int{points.slow_phase} + int{points.end_of_text} + int{!points.text.empty()};
+                   int{points.slow_phase} + int{points.end_of_text} + int{!points.text.empty()} +
+                   int{points.round.has_value()} + int{points.token_id.has_value()} +
+                   int{points.step_ms.has_value()};
     const std::string title =
         on == 0 ? "Breakpoints###breakpoints" : fmt::format("Breakpoints: {}###breakpoints", on);
     if (!ImGui::TreeNodeEx(title.c_str(), ImGuiTreeNodeFlags_SpanAvailWidth)) return;
@@ -261,6 +331,19 @@ void edit_breakpoints(PanelContext& c, SessionState& state) {
     ImGui::Checkbox("End of text", &points.end_of_text);
     label(c.style, "Text contains", "Pauses after the round that completes this text.");
     ImGui::InputTextWithHint("##break_text", "off", &points.text);
+    label(c.style, "Round", "Pauses after this round of a text; 0 = off.");
+    int round = points.round.value_or(0);
+    ImGui::InputInt("##break_round", &round);
+    points.round = round > 0 ? std::optional(round) : std::nullopt;
+    label(c.style, "Token id",
+          "Pauses after a round that commits this token; -1 = off. The card of a node has its id.");
+    int token = points.token_id.value_or(no_token);
+    ImGui::InputInt("##break_token", &token);
+    points.token_id = token >= 0 ? std::optional<TokenId>(token) : std::nullopt;
+    label(c.style, "Step over, ms", "Pauses after a step whose phases take longer; 0 = off.");
+    double step = points.step_ms.value_or(0);
+    ImGui::InputDouble("##break_ms", &step, 0, 0, "%.3g");
+    points.step_ms = step > 0 ? std::optional(step) : std::nullopt;
     ImGui::TreePop();
     if (points == state.breakpoints) return;
     state.breakpoints = points;
@@ -281,8 +364,10 @@ void edit_model(PanelContext& c) {
     const std::string demo = c.status.default_model.empty()
                                  ? "path of a GGUF file"
                                  : "demo: " + short_name(c.status.default_model, 22);
-    ImGui::InputTextWithHint("##model", demo.c_str(), &c.config.model);
-    if (!c.config.model.empty()) show_tooltip(c.style, c.config.model);
+    path_field(c, "##model", demo.c_str(), c.config.model, {{".gguf"}, true, c.status.models},
+               [&config = c.config, drafters = c.status.drafters] {
+                   adapt_to_model(config, find_traits(drafters, config.drafter).needs_weights);
+               });
 }
 
 }  // namespace
@@ -293,6 +378,7 @@ void draw_session(PanelContext& c) {
     show_recorded(c);
     edit_model(c);
     choose_drafter(c);
+    edit_checkpoint(c, false);
     choose_head(c);
     edit_tree(c, state.tree_as_text);
     if (const RunRow* run = c.snapshot.run(c.ui.run_id))
@@ -318,6 +404,7 @@ void draw_session(PanelContext& c) {
     }
     if (!ImGui::IsItemHovered()) state.copied = false;
     show_tooltip(c.style, command_line(c));
+    draw_find_fastest(c);
     ImGui::EndChild();
 }
 

@@ -415,34 +415,75 @@ void draw_heat_map(const Style& style, SweepState& state, ImVec2 size) {
     ImGui::EndChild();
 }
 
+/// Columns of the table of settings; the order is that of `sort_settings`.
+constexpr const char* setting_columns[] = {"drafter x head", "tree", "tau", "round ms", "tokens/s", "x AR"};
+
+/// Orders rows by a column of the table.
+void sort_settings(SweepSettings settings, int column, bool ascending, std::vector<std::size_t>& rows) {
+    const auto before = [&](std::size_t a, std::size_t b) {
+        const SweepSetting &x = settings[ascending ? a : b], &y = settings[ascending ? b : a];
+        if (column == 0) return pair_text(x.drafter, x.head) < pair_text(y.drafter, y.head);
+        if (column == 1) return x.tree < y.tree;
+        if (column == 2) return x.figures.tau.value < y.figures.tau.value;
+        if (column == 3) return x.round_ms < y.round_ms;
+        if (column == 4) return x.figures.tokens_per_second.value < y.figures.tokens_per_second.value;
+        return x.figures.speedup.value < y.figures.speedup.value;
+    };
+    std::ranges::stable_sort(rows, before);
+}
+
+void draw_list_row(const Style& style, SweepState& state, std::size_t r) {
+    const SweepSetting& setting = state.settings[r];
+    ImGui::PushID(static_cast<int>(r));
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    const std::string name = (state.shown->usual == r ? "default: " : "") +
+                             shorten_paths(pair_text(setting.drafter, setting.head)) + "###row";
+    if (ImGui::Selectable(name.c_str(), state.chosen == r, ImGuiSelectableFlags_SpanAllColumns))
+        state.chosen = r;
+    show_setting_tooltip(style, setting);
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(setting.tree.c_str());
+    draw_cell_right(fmt::format("{:.2f}", setting.figures.tau.value));
+    draw_cell_right(fmt::format("{:.2f}", setting.round_ms));
+    draw_cell_right(fmt::format("{:.1f}", setting.figures.tokens_per_second.value));
+    draw_cell_right(fmt::format("{:.2f}", setting.figures.speedup.value));
+    ImGui::PopID();
+}
+
+/// Draws all settings, sorted by the column whose heading was clicked; Up and Down move the selection.
 void draw_list(const Style& style, SweepState& state, ImVec2 size) {
-    if (!ImGui::BeginTable("settings", 5, table_flags | ImGuiTableFlags_ScrollY, size)) return;
+    constexpr int columns = static_cast<int>(std::size(setting_columns));
+    constexpr ImGuiTableFlags flags = table_flags | ImGuiTableFlags_ScrollY | ImGuiTableFlags_Sortable |
+                                      ImGuiTableFlags_SortTristate | ImGuiTableFlags_Resizable;
+    if (!ImGui::BeginTable("settings", columns, flags, size)) return;
     ImGui::TableSetupScrollFreeze(0, 1);
-    ImGui::TableSetupColumn("setting", ImGuiTableColumnFlags_WidthStretch, 3);
-    for (const char* name : {"tau", "round ms", "tokens/s", "x AR"})
-        ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, 1);
+    for (int column = 0; column < columns; ++column)
+        ImGui::TableSetupColumn(
+            setting_columns[column],
+            ImGuiTableColumnFlags_WidthStretch |
+                (column < 2 ? ImGuiTableColumnFlags_None : ImGuiTableColumnFlags_PreferSortDescending),
+            column == 0   ? 2.2f
+            : column == 1 ? 2.0f
+                          : 0.8f);
     ImGui::TableHeadersRow();
-    const std::vector<std::size_t>& rows = batch_model(state).rows;
+    std::vector<std::size_t> rows = batch_model(state).rows;  // fastest first
+    const ImGuiTableSortSpecs* order = ImGui::TableGetSortSpecs();
+    if (order != nullptr && order->SpecsCount > 0)
+        sort_settings(state.settings, order->Specs->ColumnIndex,
+                      order->Specs->SortDirection == ImGuiSortDirection_Ascending, rows);
+    if (ImGui::IsWindowFocused() && state.chosen) {
+        const auto at = std::ranges::find(rows, *state.chosen);
+        if (ImGui::IsKeyPressed(ImGuiKey_DownArrow) && at != rows.end() && at + 1 != rows.end())
+            state.chosen = *(at + 1);
+        if (ImGui::IsKeyPressed(ImGuiKey_UpArrow) && at != rows.end() && at != rows.begin())
+            state.chosen = *(at - 1);
+    }
     ImGuiListClipper clipper;
     clipper.Begin(static_cast<int>(rows.size()));
     while (clipper.Step())
-        for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-            const std::size_t r = rows[i];
-            const SweepSetting& setting = state.settings[r];
-            ImGui::PushID(static_cast<int>(r));
-            ImGui::TableNextRow();
-            ImGui::TableNextColumn();
-            const std::string name = (state.shown->usual == r ? "default: " : "") + short_name(setting);
-            if (ImGui::Selectable((name + "###row").c_str(), state.chosen == r,
-                                  ImGuiSelectableFlags_SpanAllColumns))
-                state.chosen = r;
-            show_setting_tooltip(style, setting);
-            draw_cell_right(fmt::format("{:.2f}", setting.figures.tau.value));
-            draw_cell_right(fmt::format("{:.2f}", setting.round_ms));
-            draw_cell_right(fmt::format("{:.1f}", setting.figures.tokens_per_second.value));
-            draw_cell_right(fmt::format("{:.2f}", setting.figures.speedup.value));
-            ImGui::PopID();
-        }
+        for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i)
+            draw_list_row(style, state, rows[static_cast<std::size_t>(i)]);
     ImGui::EndTable();
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "app/gui/models/selection.h"
+#include "app/gui/panels/path_field.h"
 #include "app/gui/panels/widgets.h"
 #include "base/cpus.h"
 
@@ -28,23 +29,14 @@ void text_field(const Style& style, const char* name, const char* id, const char
     ImGui::InputTextWithHint(id, hint, &text);
 }
 
-void draw_profile_field(PanelContext& c, std::string& profile) {
+/// As text_field(), for a path.
+void labelled_path(PanelContext& c, const char* name, const char* id, const char* hint, const char* help,
+                   std::string& path, const PathChoice& choice) {
     ImGui::AlignTextToFramePadding();
-    ImGui::TextDisabled("Costs");
-    show_tooltip(
-        c.style,
-        "Machine profile: a file of draftscope profile-machine, or one that ships with the program.");
+    ImGui::TextDisabled("%s", name);
+    show_tooltip(c.style, help);
     ImGui::SameLine(6 * c.style.em);
-    ImGui::SetNextItemWidth(-ImGui::GetFrameHeight() - ImGui::GetStyle().ItemInnerSpacing.x);
-    ImGui::InputTextWithHint("##profile", "file of draftscope profile-machine", &profile);
-    ImGui::SameLine(0, ImGui::GetStyle().ItemInnerSpacing.x);
-    ImGui::BeginDisabled(c.status.profiles.empty());
-    const bool open = ImGui::BeginCombo("##profiles", "", ImGuiComboFlags_NoPreview);
-    ImGui::EndDisabled();
-    if (!open) return;
-    for (const std::string& file : c.status.profiles)
-        if (ImGui::Selectable(short_name(file, 80).c_str(), file == profile)) profile = file;
-    ImGui::EndCombo();
+    path_field(c, id, hint, path, choice);
 }
 
 void draw_start(PanelContext& c, SweepRequest request, bool search) {
@@ -102,6 +94,59 @@ std::shared_ptr<const SweepReport> choose_sweep(PanelContext& c) {
     return state.shown;
 }
 
+void start_find_fastest(const RunConfig& config, Commands& commands, UiState& ui) {
+    constexpr int max_tokens =
+        64;  // of a text, our default: the searched settings keep their order with longer ones
+    CmdFindFastest command{config};
+    command.config.max_new = std::min(config.max_new, max_tokens);
+    commands.emplace_back(std::move(command));
+    ui.focus_panel = "advisor";
+}
+
+void set_sweep_input(PanelState& state, const std::string& path, bool recording) {
+    SweepRequest& request = state.get<SweepFormState>().request;
+    (recording ? request.recording : request.profile) = path;
+}
+
+void draw_find_fastest(PanelContext& c) {
+    const Style& style = c.style;
+    if (!c.status.finding) {
+        const bool idle = c.status.state == JobState::idle;
+        if (icon_button(style, Icon::play, "Find the fastest setting##find", idle, true))
+            start_find_fastest(c.config, c.commands, c.ui);
+        const std::string texts =
+            c.config.prompts_file.empty() ? "12 shipped conversations" : short_name(c.config.prompts_file);
+        show_tooltip(
+            style,
+            fmt::format("Records {} with the session's model, measures this machine's costs (kept for the "
+                        "next time), searches heads, sizes and trees of the session's drafter, and "
+                        "runs plain decoding, the present and the advised setting in turns. The demo "
+                        "takes about two minutes.",
+                        texts));
+        return;
+    }
+    if (icon_button(style, Icon::stop, "Stop##find")) c.commands.push_back(CmdStop{});
+    show_tooltip(style, "Ends the search. What was found and measured so far is kept.");
+    ImGui::SameLine();
+    const auto step = static_cast<std::size_t>(*c.status.finding);
+    for (std::size_t s = 0; s < find_step_names.size(); ++s) {
+        if (s > 0) ImGui::SameLine(0, style.em);
+        const bool done = s < step;
+        const TextColour colour(done        ? style.colours.good
+                                : s == step ? style.colours.text
+                                            : style.colours.text_dim);
+        ImGui::TextUnformatted(fmt::format("{} {}",
+                                           done        ? "✓"
+                                           : s == step ? "›"
+                                                       : "·",
+                                           find_step_names[s])
+                                   .c_str());
+    }
+    const float done = c.status.progress < 0 ? 0 : static_cast<float>(c.status.progress);
+    ImGui::ProgressBar(done, {-FLT_MIN, 0.35f * style.em}, "");
+    draw_cut_text(c.status.activity, 0, style.colours.text_dim);
+}
+
 void draw_sweep_form(PanelContext& c, bool search) {
     if (c.status.activity.starts_with(sweeping_activity)) {
         if (icon_button(c.style, Icon::stop, "Stop##sweep")) c.commands.push_back(CmdStop{});
@@ -112,12 +157,17 @@ void draw_sweep_form(PanelContext& c, bool search) {
         draw_cut_text(c.status.activity);
         return;
     }
-    const ImGuiTreeNodeFlags flags = c.status.sweeps.empty() ? ImGuiTreeNodeFlags_DefaultOpen : 0;
-    if (!ImGui::CollapsingHeader(search ? "New search###form" : "New sweep###form", flags)) return;
+    const ImGuiTreeNodeFlags flags = !search && c.status.sweeps.empty() ? ImGuiTreeNodeFlags_DefaultOpen : 0;
+    if (!ImGui::CollapsingHeader(search ? "More: search a recording###form" : "New sweep###form", flags))
+        return;
     SweepRequest& request = c.panel_state.get<SweepFormState>().request;
-    text_field(c.style, "Recording", "##recording", "folder of draftscope record",
-               "A target's decode along which the settings are replayed.", request.recording);
-    draw_profile_field(c, request.profile);
+    labelled_path(c, "Recording", "##recording", "folder of draftscope record",
+                  "A target's decode along which the settings are replayed.", request.recording,
+                  {{}, true, {}});
+    labelled_path(
+        c, "Costs", "##profile", "file of draftscope profile-machine",
+        "Machine profile: a file of draftscope profile-machine, or one that ships with the program.",
+        request.profile, {{".json"}, false, c.status.profiles});
     text_field(c.style, "Drafters", "##drafters", "eagle3",
                "NAME or NAME:FOLDER, comma-separated, as for sweep --drafters.", request.drafters);
     text_field(c.style, "Heads", "##heads", search ? "all that have their files" : "full",

@@ -233,6 +233,23 @@ void draw_pieces(PanelContext& c, TextState& state) {
     }
 }
 
+/// Goes to the next match, after the last one to another prompt's first match, and selects its round.
+void go_to_next(PanelContext& c, TextState& state) {
+    state.scroll_to_found = true;
+    if (state.found_at + 1 < state.found.size()) {
+        ++state.found_at;
+    } else {
+        state.found_at = 0;
+        if (const auto round = find_in_other_prompts(c.snapshot, state.prompt_id, state.find)) {
+            c.ui.select_round(*round, c.snapshot.rounds.size());
+            return;
+        }
+    }
+    if (state.found_at >= state.found.size()) return;
+    const TextPiece& piece = state.model.pieces[state.found[state.found_at]];
+    if (piece.round_index) c.ui.select_round(*piece.round_index, c.snapshot.rounds.size());
+}
+
 void draw_find(PanelContext& c, TextState& state) {
     if (c.ui.find_requested) {
         state.finding = true;
@@ -241,16 +258,15 @@ void draw_find(PanelContext& c, TextState& state) {
     }
     if (!state.finding) return;
     ImGui::SetNextItemWidth(c.style.em * 12);
-    const bool next = ImGui::InputTextWithHint("##find", "search in this output", &state.find,
-                                               ImGuiInputTextFlags_EnterReturnsTrue);
+    const bool next = ImGui::InputTextWithHint("##find", "search; Enter: next, also in other prompts",
+                                               &state.find, ImGuiInputTextFlags_EnterReturnsTrue);
     if (ImGui::IsItemEdited()) {
         update_found(c.style, state);
         state.found_at = 0;
         state.scroll_to_found = true;
     }
     if (next) {
-        ++state.found_at;
-        state.scroll_to_found = true;
+        go_to_next(c, state);
         ImGui::SetKeyboardFocusHere(-1);
     }
     ImGui::SameLine();

@@ -1,5 +1,6 @@
 #include "app/gui/shell/app.h"
 
+#include <fmt/format.h>
 #include <imgui_internal.h>
 
 #include <algorithm>
@@ -7,13 +8,19 @@
 #include <limits>
 #include <utility>
 
+#include "app/gui/models/copied_table.h"
+#include "app/gui/models/dropped.h"
+#include "app/gui/models/finding.h"
 #include "app/gui/models/rounds.h"
 #include "app/gui/models/selection.h"
 #include "app/gui/models/session.h"
+#include "app/gui/panels/sweep_form.h"
 #include "app/gui/shell/layout.h"
 #include "app/gui/shell/theme.h"
 #include "base/clock.h"
+#include "base/format_count.h"
 #include "base/log.h"
+#include "base/user_folders.h"
 #include "capture/capture.h"
 
 namespace draftscope {
@@ -61,7 +68,7 @@ bool same_status(const JobStatus& a, const JobStatus& b) {
            a.capability_line == b.capability_line && a.opened_file == b.opened_file &&
            a.overlay == b.overlay && a.others == b.others && a.comparison == b.comparison &&
            a.comparing == b.comparing && a.saved_files == b.saved_files && a.forecast == b.forecast &&
-           a.sweeps == b.sweeps;
+           a.sweeps == b.sweeps && a.finding == b.finding && a.models == b.models;
 }
 
 }  // namespace
@@ -72,7 +79,9 @@ App::App(Controller& controller, const GuiOptions& options)
       snapshot_(controller.snapshot()),
       open_dialog_("Open capture", "Open", true),
       save_dialog_("Save a copy", "Save", false),
-      other_dialog_("Open another capture", "Open", true) {
+      other_dialog_("Open another capture", "Open", true),
+      browse_dialog_("Choose a path", "Choose", true),
+      picture_dialog_("Save a panel", "Save", false) {
     load_fonts(style_, find_assets());
     config_.prompt = demo_prompt;
     for (const Panel& panel : panels()) ui_.open.emplace(panel.id, panel.open);
@@ -102,11 +111,17 @@ void App::apply_defaults() {
     demo_config_.prompt = demo_prompt;
     for (const HeadChoice& head : status_.heads)
         if (head.usable && spec_name(head.spec) == default_head) demo_config_.head = head.spec;
-    const bool runs_demo =
-        options_.run_demo && options_.files.empty() && options_.watch.empty() && !settings_.session;
+    const bool runs_demo = options_.run_demo && options_.files.empty() && options_.watch.empty() &&
+                           !settings_.session && !options_.sets_session;
     demo_config_.tree = demo_tree;
     demo_config_.baseline = 1;
     if (!settings_.session) config_ = demo_config_;
+    if (options_.sets_session) {
+        config_ = options_.watched;
+        if (config_.prompt.empty() && config_.prompts_file.empty()) config_.prompt = demo_prompt;
+        if (!options_.sets_drafter)
+            adapt_to_model(config_, find_traits(status_.drafters, config_.drafter).needs_weights);
+    }
     if (runs_demo) {
         commands_.push_back(CmdStart{config_, true});
         demo_is_next_ = true;
@@ -205,6 +220,21 @@ void App::open_file(const std::string& path) {
     confirm_leaving([this, path] { commands_.push_back(CmdOpenFile{path}); });
 }
 
+void App::drop(const std::string& path) {
+    const DroppedKind kind = dropped_kind(path);
+    if (kind == DroppedKind::capture) return open_file(path);
+    notice_ = use_dropped(path, kind, config_);
+    notice_until_ = monotonic_ns() + notice_ns;
+    if (kind == DroppedKind::recording || kind == DroppedKind::profile) {
+        set_sweep_input(panel_state_, path, kind == DroppedKind::recording);
+        ui_.focus_panel = "advisor";
+    } else {
+        ui_.focus_panel = "session";
+    }
+    if (kind == DroppedKind::model)
+        adapt_to_model(config_, find_traits(status_.drafters, config_.drafter).needs_weights);
+}
+
 void App::frame() {
     const bool first = frames_++ == 0;
     apply_defaults();
@@ -276,6 +306,47 @@ bool App::arrange(ImVec2 room) {
     return true;
 }
 
+/// Copies tab-separated tables, or writes them as CSV into `path`.
+void App::keep_tables(const std::string& tables, const std::string& path) {
+    const std::string rows = format_count(std::ranges::count(tables, '\n'), "row");
+    notice_ = tables.empty() ? "this panel has no table" : "copied " + rows;
+    notice_until_ = monotonic_ns() + notice_ns;
+    if (tables.empty()) return;
+    if (path.empty()) return ImGui::SetClipboardText(tables.c_str());
+    const bool saved = replace_file(path, to_csv(tables));
+    notice_ = saved ? fmt::format("saved {} in {}", rows, path) : path + ": can't be written";
+}
+
+/// Draws a panel. A click with the right button copies its tables or saves them or a picture of it.
+void App::draw_panel(const Panel& panel, PanelContext& context) {
+    const bool copies =
+        std::exchange(copied_panel_, copied_panel_ == panel.id ? "" : copied_panel_) == panel.id;
+    if (copies) ImGui::LogToBuffer();
+    panel.draw(context);
+    if (copies) {
+        const std::string table = to_tab_separated(ImGui::GetCurrentContext()->LogBuffer.c_str());
+        ImGui::LogFinish();
+        keep_tables(table, std::exchange(tables_path_, ""));
+    }
+    const ImVec2 dragged = ImGui::GetMouseDragDelta(ImGuiMouseButton_Right, 0);
+    const bool clicked = ImGui::IsMouseReleased(ImGuiMouseButton_Right) && dragged.x == 0 && dragged.y == 0;
+    if (clicked && ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows)) ImGui::OpenPopup("##panel");
+    if (!ImGui::BeginPopup("##panel")) return;
+    if (ImGui::MenuItem("Copy its tables")) copied_panel_ = panel.id;
+    if (ImGui::MenuItem("Save a picture of it...")) {
+        const ImVec2 at = ImGui::FindWindowByName(window_name(panel).c_str())->Pos;
+        const ImVec2 size = ImGui::FindWindowByName(window_name(panel).c_str())->Size;
+        saved_panel_ = panel.id;
+        picture_ = {panel.id + std::string(".png"), at.x, at.y, size.x, size.y};
+        picture_dialog_.request(picture_.path, settings_.folder);
+    }
+    if (ImGui::MenuItem("Save its tables as CSV...")) {
+        saved_panel_ = panel.id;
+        picture_dialog_.request(panel.id + std::string(".csv"), settings_.folder);
+    }
+    ImGui::EndPopup();
+}
+
 void App::draw_panels() {
     PanelContext context{*snapshot_, status_, ui_, config_, commands_, style_, panel_state_};
     for (const Panel& panel : panels()) {
@@ -284,7 +355,8 @@ void App::draw_panels() {
         const std::string name = window_name(panel);
         ImGui::SetNextWindowSize(ImVec2(style_.em * 30, style_.em * 20), ImGuiCond_FirstUseEver);
         const ImGuiWindowFlags scrolling = enforce_min_size(panel, name, style_.em);
-        if (ImGui::Begin(name.c_str(), &open, ImGuiWindowFlags_NoCollapse | scrolling)) panel.draw(context);
+        if (ImGui::Begin(name.c_str(), &open, ImGuiWindowFlags_NoCollapse | scrolling))
+            draw_panel(panel, context);
         ImGui::End();
     }
     for (const Panel& panel : panels()) {
@@ -343,6 +415,9 @@ void App::perform(ActionId id) {
         case stop:
             if (!idle && active) commands_.push_back(CmdStop{});
             return;
+        case find_fastest:
+            if (idle) start_find_fastest(config_, commands_, ui_);
+            return;
         case step_round:
             return step(CmdStepRound{});
         case step_level:
@@ -355,6 +430,14 @@ void App::perform(ActionId id) {
             return step_selection(*snapshot_, ui_, 1);
         case first_round:
             return step_selection(*snapshot_, ui_, -static_cast<int>(snapshot_->rounds.size()));
+        case last_round:
+            return step_selection(*snapshot_, ui_, static_cast<int>(snapshot_->rounds.size()));
+        case slowest:
+        case next_rejected:
+        case previous_rejected:
+        case next_outside:
+        case previous_outside:
+            return find_round(id);
         case follow:
             return set_follow(*snapshot_, ui_, !ui_.follow);
         case find:
@@ -376,6 +459,30 @@ void App::perform(ActionId id) {
     }
 }
 
+void App::go_to_round(std::optional<std::size_t> round, const char* none) {
+    if (round) return ui_.select_round(*round, snapshot_->rounds.size());
+    notice_ = none;
+    notice_until_ = monotonic_ns() + notice_ns;
+}
+
+void App::find_round(ActionId id) {
+    using enum ActionId;
+    if (id == slowest) {
+        const auto from = slow_round_ == ui_.round ? ui_.round : std::nullopt;  // again: the next slower one
+        go_to_round(find_slow_round(*snapshot_, ui_.run_id, from),
+                    "No round of this run has a time that counts.");
+        slow_round_ = ui_.round;
+        return;
+    }
+    const bool next = id == next_rejected || id == next_outside;
+    const bool outside = id == next_outside || id == previous_outside;
+    const RoundSpan rounds = rounds_of_run(*snapshot_, ui_.run_id);
+    const std::size_t from = ui_.in_flight || !ui_.round ? rounds.end : *ui_.round;
+    go_to_round(find_marked_round(*snapshot_, ui_.run_id, from, next ? 1 : -1,
+                                  outside ? RoundMark::outside_set : RoundMark::rejected),
+                next ? "No further one in this run." : "No earlier one in this run.");
+}
+
 /// Performs the actions that only set a value.
 void App::set_flag(ActionId id) {
     using enum ActionId;
@@ -393,6 +500,15 @@ void App::set_flag(ActionId id) {
         if (id == of) request_layout(layout);
     if (id == theme_dark) settings_.theme = ThemeId::dark;
     if (id == theme_light) settings_.theme = ThemeId::light;
+}
+
+std::optional<PictureRequest> App::take_picture() {
+    return frames_ < picture_from_ ? std::nullopt : std::exchange(wanted_picture_, std::nullopt);
+}
+
+void App::picture_saved(const Status& saved) {
+    notice_ = saved.ok() ? "saved " + picture_.path : saved.error().message;
+    notice_until_ = monotonic_ns() + notice_ns;
 }
 
 std::string App::title() const {

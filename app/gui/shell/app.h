@@ -31,6 +31,8 @@ namespace draftscope {
     ACTION(run_pause, "Run", "Run / pause", ImGuiKey_Space, "Space", "start, pause or continue a run")   \
     ACTION(stop, "Run", "Stop", shift | ImGuiKey_Space, "Shift+Space",                                   \
            "end the run; recorded rounds are kept")                                                      \
+    ACTION(find_fastest, "Run", "Find the fastest setting", ImGuiKey_None, "",                           \
+           "record, measure, search, and run what is advised")                                           \
     ACTION(step_round, "Run", "Step one round", ImGuiKey_F10, "F10", "run one round, then pause")        \
     ACTION(step_level, "Run", "Step one level", ImGuiKey_F11, "F11",                                     \
            "run one level of the draft tree, then pause")                                                \
@@ -39,6 +41,17 @@ namespace draftscope {
     ACTION(previous_round, "Go", "Previous round", ImGuiKey_Comma, ",", "select the previous round")     \
     ACTION(next_round, "Go", "Next round", ImGuiKey_Period, ".", "select the next round")                \
     ACTION(first_round, "Go", "First round", ImGuiKey_Home, "Home", "select the first round of the run") \
+    ACTION(last_round, "Go", "Last round", ImGuiKey_End, "End", "select the last round of the run")      \
+    ACTION(slowest, "Go", "Slowest round", ImGuiKey_M, "M",                                              \
+           "select the slowest round; again: the next slower ones")                                      \
+    ACTION(next_rejected, "Go", "Next rejection", ImGuiKey_R, "R",                                       \
+           "select the next round that rejected a draft")                                                \
+    ACTION(previous_rejected, "Go", "Previous rejection", shift | ImGuiKey_R, "Shift+R",                 \
+           "select the previous round that rejected a draft")                                            \
+    ACTION(next_outside, "Go", "Next out-of-vocabulary token", ImGuiKey_O, "O",                          \
+           "select the next round whose token the head could not draft")                                 \
+    ACTION(previous_outside, "Go", "Previous out-of-vocabulary token", shift | ImGuiKey_O, "Shift+O",    \
+           "select the previous such round")                                                             \
     ACTION(follow, "Go", "Follow the newest round", ImGuiKey_L, "L", "keep the newest round selected")   \
     ACTION(fit, "Go", "Fit views", ImGuiKey_F, "F", "fit tree, timeline and plots to their contents")    \
     ACTION(fit_run, "Go", "Show the whole run", shift | ImGuiKey_F, "Shift+F",                           \
@@ -96,6 +109,12 @@ class UnsavedRounds {
     std::set<RowId> known_, kept_;
 };
 
+/// A part of the window to save as a picture, in the units of the window.
+struct PictureRequest {
+    std::string path;
+    float x = 0, y = 0, width = 0, height = 0;
+};
+
 /// The window's contents, independent of the back end. The caller owns the ImGui and ImPlot contexts, which
 /// must exist. Call prepare(), NewFrame, frame(), Render for every frame.
 class App {
@@ -112,6 +131,9 @@ class App {
     void frame();
 
     void perform(ActionId id);
+    /// Takes a file or folder that was dropped on the window. Captures and other programs' files are opened;
+    /// what a run or a search needs becomes part of the session.
+    void drop(const std::string& path);
     bool wants_quit() const { return quit_; }
     /// Returns true once the controller's defaults are known and the first commands are submitted.
     bool ready() const { return defaults_applied_; }
@@ -127,6 +149,10 @@ class App {
     std::size_t unsaved_rounds() const { return unsaved_.count(*snapshot_); }
     /// Returns the short message shown over the panels; "" = none.
     const std::string& notice() const { return notice_; }
+    /// Returns the picture that the user asked for, once.
+    std::optional<PictureRequest> take_picture();
+    /// Says how saving it went.
+    void picture_saved(const Status& saved);
     /// Returns the seconds until the window changes by itself; infinity = never.
     double seconds_to_change() const;
 
@@ -134,8 +160,13 @@ class App {
     // app.cpp
     void handle_keys();
     void set_flag(ActionId id);
+    /// Selects a round that was found; without one, says so.
+    void go_to_round(std::optional<std::size_t> round, const char* none);
+    void find_round(ActionId id);
     bool arrange(ImVec2 room);
     void draw_panels();
+    void draw_panel(const Panel& panel, PanelContext& context);
+    void keep_tables(const std::string& tables, const std::string& path);
     void apply_defaults();
     void apply_status(JobStatus status);
     void submit_commands();
@@ -180,7 +211,8 @@ class App {
     std::uint64_t numbers_key_ = 0;
     RowId watched_prompt_ = 0;  ///< last prompt submitted to the jobs
     RowId numbers_run_ = 0;
-    PathDialog open_dialog_, save_dialog_, other_dialog_;
+    PathDialog open_dialog_, save_dialog_, other_dialog_, browse_dialog_, picture_dialog_;
+    BrowseRequest browsed_;   ///< that the dialog chooses for
     CmdWatchServer watched_;  ///< of the dialog
     std::string palette_filter_;
     int palette_choice_ = 0;
@@ -188,6 +220,12 @@ class App {
     UnsavedRounds unsaved_;
     std::size_t rounds_being_saved_ = 0;
     std::function<void()> leaving_;  ///< action that waits for the dialog on unsaved rounds
+    std::string copied_panel_;       ///< id of the panel whose tables the next frame copies
+    std::string tables_path_;        ///< CSV file that they go to; "" = the clipboard
+    std::string saved_panel_;        ///< id of the panel of the picture dialog
+    PictureRequest picture_;         ///< of the dialog
+    std::optional<PictureRequest> wanted_picture_;
+    int picture_from_ = 0;  ///< first frame without the dialog
     std::string notice_;
     TimeNs notice_until_ = 0;
     std::string wanted_layout_;
@@ -197,8 +235,9 @@ class App {
     bool help_requested_ = false, palette_requested_ = false, watch_requested_ = false, guide_open_ = false,
          quit_ = false;
     bool defaults_applied_ = false, demo_is_next_ = false, demo_is_running_ = false;
-    bool plays_slowly_ = false;            ///< the first round of the demo, level by level
-    std::optional<TimeNs> next_level_at_;  ///< of the slow play
+    std::optional<std::size_t> slow_round_;  ///< that "Slowest round" selected last
+    bool plays_slowly_ = false;              ///< the first round of the demo, level by level
+    std::optional<TimeNs> next_level_at_;    ///< of the slow play
     bool leaving_requested_ = false, leave_when_saved_ = false;
     bool field_takes_focus_ = false;  ///< starting with the next frame
 };

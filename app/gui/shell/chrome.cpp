@@ -51,23 +51,56 @@ bool is_checked(ActionId id, const Settings& settings, const UiState& ui) {
     return id == theme || (id == ActionId::follow && ui.follow);
 }
 
-void number(const Style& style, const char* before, const std::string& value, const char* after) {
-    if (*before != 0) {
-        ImGui::TextDisabled("%s", before);
-        ImGui::SameLine(0, style.em * 0.35f);
-    }
-    if (!value.empty()) draw_in_font(style.ui_bold, value);
-    if (*after == 0) return;
-    if (!value.empty()) ImGui::SameLine(0, style.em * 0.35f);
-    ImGui::TextDisabled("%s", after);
-}
+/// A figure of the toolbar with the words around it. The big one is the first that a reader should see.
+struct ToolbarNumber {
+    const char* before;
+    std::string value;
+    std::string after;
+    std::string tip;
+    bool big = false;
 
-float number_width(const Style& style, const char* before, const std::string& value, const char* after) {
-    ImGui::PushFont(style.ui_bold, 0.0f);
-    const float bold = ImGui::CalcTextSize(value.c_str()).x;
-    ImGui::PopFont();
-    return bold + ImGui::CalcTextSize(before).x + ImGui::CalcTextSize(after).x +
-           style.em * (*before != 0 ? 0.7f : 0.35f);
+    float font_size() const { return (big ? 1.55f : 1.0f) * ImGui::GetStyle().FontSizeBase; }
+    float width(const Style& style) const {
+        ImGui::PushFont(style.ui_bold, font_size());
+        const float bold = ImGui::CalcTextSize(value.c_str()).x;
+        ImGui::PopFont();
+        return bold + ImGui::CalcTextSize(before).x + ImGui::CalcTextSize(after.c_str()).x +
+               style.em * (*before != 0 ? 0.7f : 0.35f);
+    }
+    /// Draws the number on the middle of a line of this height.
+    void draw(const Style& style, float height) const {
+        const ImVec2 at = ImGui::GetCursorScreenPos();
+        ImGui::Dummy({width(style), height});
+        show_tooltip(style, tip);
+        ImDrawList* list = ImGui::GetWindowDrawList();
+        float x = at.x;
+        const auto add = [&](ImFont* font, float size, std::uint32_t rgb, const std::string& text) {
+            if (text.empty()) return;
+            ImGui::PushFont(font, size);
+            const ImVec2 extent = ImGui::CalcTextSize(text.c_str());
+            list->AddText({x, at.y + (height - extent.y) / 2}, to_im(rgb), text.c_str());
+            ImGui::PopFont();
+            x += extent.x + 0.35f * style.em;
+        };
+        add(style.ui, 0, style.colours.text_dim, before);
+        add(style.ui_bold, font_size(), style.colours.text, value);
+        add(style.ui, 0, style.colours.text_dim, after);
+    }
+};
+
+/// Draws values as a line without axes. The highest one touches the top, zero the bottom.
+void draw_sparkline(const Style& style, const std::vector<float>& values, ImVec2 size) {
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    ImGui::Dummy(size);
+    show_tooltip(style, "Tokens per second of the newest steps.");
+    if (values.size() < 2) return;
+    const float highest = std::max(*std::ranges::max_element(values), 1e-6f);
+    std::vector<ImVec2> points;
+    for (std::size_t i = 0; i < values.size(); ++i)
+        points.emplace_back(at.x + size.x * static_cast<float>(i) / static_cast<float>(values.size() - 1),
+                            at.y + size.y * (1 - values[i] / highest));
+    ImGui::GetWindowDrawList()->AddPolyline(points.data(), static_cast<int>(points.size()),
+                                            to_im(style.colours.accent), std::max(1.0f, 0.08f * style.em), 0);
 }
 
 }  // namespace
@@ -235,26 +268,26 @@ void App::draw_activity(float right_edge) {
 }
 
 void App::draw_numbers(float height) {
-    struct Number {
-        const char* before;
-        std::string value;
-        const char* after;
-        std::string tip;
-    };
-    std::vector<Number> shown = {{"τ", numbers_.tau, "tokens/round",
-                                  "tau: tokens committed per round, including the target's token; over all "
-                                  "rounds of the run, including warm-up and calibration."},
-                                 {"", numbers_.tokens_per_second, numbers_.speed_unit.c_str(),
-                                  "Tokens committed per second of decoding, without pauses."}};
+    const bool compared = numbers_.speedup != "-";
+    std::vector<ToolbarNumber> shown = {
+        {"τ", numbers_.tau, "tokens/round",
+         "tau: tokens committed per round, including the target's token; over all rounds of the run, "
+         "including "
+         "warm-up and calibration."},
+        {"", numbers_.tokens_per_second, numbers_.speed_unit,
+         "Tokens committed per second of decoding, without pauses.", !compared}};
     const std::string why = "Speed-up over autoregressive (AR) decoding. " + numbers_.speedup_why;
-    if (numbers_.speedup == "-")
-        shown.push_back({"", "", "no AR baseline", why});
+    const std::string& interval = numbers_.speedup_interval;
+    if (compared)
+        shown.push_back(
+            {"×", numbers_.speedup, interval.empty() ? "AR" : "AR [" + interval + "]", why, true});
     else
-        shown.push_back({"×", numbers_.speedup, "AR", why});
+        shown.push_back({"", "", "no AR baseline", why});
     const float gap = style_.em * 1.4f;
+    const ImVec2 spark(style_.em * 5, ImGui::GetFrameHeight());
     const auto width = [&] {
         float sum = style_.em * 0.8f - gap;
-        for (const Number& one : shown) sum += number_width(style_, one.before, one.value, one.after) + gap;
+        for (const ToolbarNumber& one : shown) sum += one.width(style_) + gap;
         return sum;
     };
     const float left = ImGui::GetCursorPosX(), room = ImGui::GetWindowWidth() - left;
@@ -263,27 +296,39 @@ void App::draw_numbers(float height) {
     if (width() > room) shown.front().after = "";
     if (width() > room) shown.erase(shown.begin() + 1);
     if (width() > room) shown.resize(1);
-    const float right_edge = ImGui::GetWindowWidth() - width();
+    const bool has_spark = numbers_.recent_speeds.size() > 1 && width() + 20 * style_.em < room;
+    const float right_edge = ImGui::GetWindowWidth() - width() - (has_spark ? spark.x + gap : 0);
     draw_activity(right_edge);
     ImGui::SameLine();
     ImGui::SetCursorPos(
         ImVec2(std::max(right_edge, ImGui::GetCursorPosX()), (height - ImGui::GetFrameHeight()) / 2));
-    ImGui::AlignTextToFramePadding();
+    if (has_spark) {
+        draw_sparkline(style_, numbers_.recent_speeds, spark);
+        ImGui::SameLine(0, gap);
+    }
     for (std::size_t i = 0; i < shown.size(); ++i) {
         if (i > 0) ImGui::SameLine(0, gap);
-        number(style_, shown[i].before, shown[i].value, shown[i].after);
-        show_tooltip(style_, shown[i].tip);
+        shown[i].draw(style_, ImGui::GetFrameHeight());
     }
 }
 
 void App::draw_tool_bar() {
-    const float height = ImGui::GetFrameHeight() + style_.em * 0.8f;
+    const float height = ImGui::GetFrameHeight() + style_.em * 1.1f;
     if (begin_bar("##tools", ImGuiDir_Up, height, to_im(style_.colours.panel))) {
         ImGui::SetCursorPosY((height - ImGui::GetFrameHeight()) / 2);
         draw_run_buttons();
         ImGui::SameLine(0, style_.em * 1.6f);
         draw_round_buttons();
         ImGui::SameLine(0, style_.em * 1.6f);
+        constexpr float room = 100;  // em; a narrower window has it in the menu
+        if (ImGui::GetWindowWidth() > room * style_.em) {
+            if (icon_button(style_, Icon::none, "Find fastest", status_.state == JobState::idle))
+                perform(ActionId::find_fastest);
+            show_tooltip(style_,
+                         "Find the fastest setting for the session's model, drafter and prompts. The Advisor "
+                         "shows the four steps and the advice.");
+            ImGui::SameLine(0, style_.em * 1.6f);
+        }
         draw_numbers(height);
     }
     ImGui::End();
@@ -305,11 +350,20 @@ void App::draw_error() {
     ImGui::PushStyleColor(ImGuiCol_Border, to_im(style_.colours.bad));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, std::max(1.0f, 0.08f * style_.em));
     if (ImGui::Begin("##error", nullptr, flags)) {
-        const float button = ImGui::CalcTextSize("Dismiss").x + 2 * ImGui::GetStyle().FramePadding.x;
+        const float padding = 2 * ImGui::GetStyle().FramePadding.x;
+        const bool of_field = !status_.error_field.empty();
+        const float field =
+            ImGui::CalcTextSize("Show the field").x + padding + ImGui::GetStyle().ItemSpacing.x;
+        const float button = ImGui::CalcTextSize("Dismiss").x + padding + (of_field ? field : 0);
         const float right = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x;
         ImGui::AlignTextToFramePadding();
         ImGui::TextColored(to_vec(style_.colours.bad), "Error");
         ImGui::SameLine(right - button);
+        if (of_field && ImGui::Button("Show the field")) {
+            ui_.focus_panel = "session";
+            dismissed_error_ = status_.error;
+        }
+        if (of_field) ImGui::SameLine();
         if (ImGui::Button("Dismiss")) {
             dismissed_error_ = status_.error;
             leave_bar();
@@ -328,9 +382,16 @@ void App::draw_banners() {
     if (!guide_open_) return;
     const float height = bar_height(style_, 3);
     if (begin_bar("##guide", ImGuiDir_Up, height, to_im(style_.colours.accent_ground))) {
+        const bool shows_file = !snapshot_->source.empty();
+        const bool demo = config_.model.empty() && !status_.default_model.empty();
         ImGui::TextUnformatted(
-            "1   A run decodes the prompt at the left: a small drafter proposes a tree of tokens, and the "
-            "target verifies all of them in one pass. The demo's target is a toy of 135 million parameters.");
+            fmt::format(
+                "1   {}: a small drafter proposes a tree of tokens, and the target verifies all of them in "
+                "one "
+                "pass.{}",
+                shows_file ? "This file has the rounds of a run" : "A run decodes the prompt at the left",
+                demo && !shows_file ? " The demo's target is a toy of 135 million parameters." : "")
+                .c_str());
         ImGui::TextUnformatted(
             "2   Click a token or a cell of the Rounds strip: all panels then show that round. "
             "The keys , and . select the previous and the next round.");

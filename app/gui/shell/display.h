@@ -37,6 +37,8 @@ class Display {
     virtual void set_title(const std::string&) {}
     /// Returns the number of input events so far; the loop draws if it changed.
     virtual std::uint64_t input_count() const { return 0; }
+    /// Returns the paths that were dropped on the window since the last call.
+    virtual std::vector<std::string> take_dropped() { return {}; }
     virtual Result<Image> read_pixels() = 0;
 };
 

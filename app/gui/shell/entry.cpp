@@ -106,6 +106,25 @@ Status take_screenshot(Controller& controller, const GuiOptions& options) {
     return write_png(options.screenshot, image);
 }
 
+/// Saves a part of the window as it was shown.
+Status save_part(Display& display, const PictureRequest& part) {
+    DS_ASSIGN(const Image whole, display.read_pixels());
+    const ImGuiIO& io = ImGui::GetIO();
+    const auto pixels = [](float value, float scale, int largest) {
+        return std::clamp(static_cast<int>(value * scale), 0, largest);
+    };
+    const int left = pixels(part.x, io.DisplayFramebufferScale.x, whole.width);
+    const int top = pixels(part.y, io.DisplayFramebufferScale.y, whole.height);
+    Image image;
+    image.width = pixels(part.width, io.DisplayFramebufferScale.x, whole.width - left);
+    image.height = pixels(part.height, io.DisplayFramebufferScale.y, whole.height - top);
+    for (int y = top; y < top + image.height; ++y) {
+        const auto row = whole.rgb.begin() + 3 * (static_cast<std::ptrdiff_t>(y) * whole.width + left);
+        image.rgb.insert(image.rgb.end(), row, row + 3 * static_cast<std::ptrdiff_t>(image.width));
+    }
+    return write_png(part.path, image);
+}
+
 /// Decides when the next frame is due. Changes are drawn at once, streams of snapshots at a rate that leaves
 /// the engine its cores, and ImGui's pending work when ImGui needs it.
 class FramePace {
@@ -158,6 +177,7 @@ Status window_loop(Controller& controller, GuiOptions options) {
             display->cancel_close();
             app.perform(ActionId::quit);
         }
+        for (const std::string& path : display->take_dropped()) app.drop(path);
         if (app.prepare(display->content_scale()) || input || close) pace.change();
         if (display->minimised()) display->wait(idle_seconds);
         constexpr double never = std::numeric_limits<double>::infinity();
@@ -170,6 +190,7 @@ Status window_loop(Controller& controller, GuiOptions options) {
         if (pace.computed(start)) {
             display->present(ImGui::GetDrawData(), app.colours().ground);
             pace.shown();
+            if (const auto picture = app.take_picture()) app.picture_saved(save_part(*display, *picture));
         }
         if (std::string wanted = app.title(); wanted != title) display->set_title(title = std::move(wanted));
     }

@@ -6,13 +6,18 @@
 #include <filesystem>
 
 #include "app/gui/panels/widgets.h"
+#include "base/user_folders.h"
 
 namespace draftscope {
 
-void PathDialog::request(const std::string& suggested, const std::string& folder) {
+void PathDialog::request(const std::string& suggested, const std::string& folder, bool folders) {
     std::error_code error;
     const bool usable = !folder.empty() && std::filesystem::is_directory(folder, error);
-    folder_ = resolve_path("", usable ? folder : std::filesystem::current_path(error).string());
+    const std::string home = home_folder().string();
+    folder_ = resolve_path("", usable         ? folder
+                               : home.empty() ? std::filesystem::current_path(error).string()
+                                              : home);
+    folders_ = folders;
     name_ = suggested;
     requested_ = open_ = focus_ = stale_ = true;
     problem_.clear();
@@ -76,7 +81,7 @@ void PathDialog::draw_list(const Style& style, bool* confirmed) {
             ImGui::TextDisabled("%s", size.c_str());
         }
     }
-    if (entries_.empty()) ImGui::TextDisabled("No capture files in this folder.");
+    if (entries_.empty()) ImGui::TextDisabled("No such files in this folder.");
     ImGui::EndChild();
 }
 
@@ -103,12 +108,15 @@ std::optional<std::string> PathDialog::draw(const Style& style, const std::vecto
     ImGui::TextColored(to_vec(style.colours.bad), "%s", problem_.c_str());
     confirmed |= ImGui::Button(verb_.c_str(), ImVec2(style.em * 7, 0));
     ImGui::SameLine();
+    const bool whole_folder = folders_ && ImGui::Button("Use this folder", ImVec2(style.em * 9, 0));
+    if (folders_) ImGui::SameLine();
     const bool cancelled =
         ImGui::Button("Cancel", ImVec2(style.em * 7, 0)) || ImGui::IsKeyPressed(ImGuiKey_Escape);
     std::optional<std::string> path;
-    if (cancelled)
-        ImGui::CloseCurrentPopup();
-    else if (confirmed)
+    if (cancelled || whole_folder) ImGui::CloseCurrentPopup();
+    if (whole_folder)
+        path = folder_;
+    else if (!cancelled && confirmed)
         path = confirm();
     if (cancelled || path) open_ = false;
     ImGui::EndPopup();

@@ -16,7 +16,8 @@ class PathDialog {
         : title_(std::move(title)), verb_(std::move(verb)), must_exist_(must_exist) {}
 
     /// Opens the dialog. `folder`: initial folder; if "" or missing, the current folder.
-    void request(const std::string& suggested, const std::string& folder);
+    /// `folders`: a folder may be chosen, too.
+    void request(const std::string& suggested, const std::string& folder, bool folders = false);
     bool is_open() const { return open_; }
     /// Call in every frame. Returns the chosen absolute path in the frame in which it is confirmed.
     std::optional<std::string> draw(const Style& style, const std::vector<std::string>& endings);
@@ -28,6 +29,7 @@ class PathDialog {
 
     std::string title_, verb_;
     bool must_exist_;
+    bool folders_ = false;
     bool requested_ = false, open_ = false, stale_ = true, focus_ = false;
     std::string folder_, name_, problem_;
     std::string to_replace_;  ///< existing file, replaced if confirmed again

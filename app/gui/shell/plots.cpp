@@ -31,6 +31,7 @@ struct Plot {
 constexpr std::array plots = {
     Plot{"breakdown", "phases", "Where a step's time goes"},
     Plot{"latency", "latency", "Latency, and speed by context length"},
+    Plot{"rejections", "rejections", "Why rounds ended, and the most missed tokens"},
     Plot{"plane", "plane", "Acceptance-cost plane"},
     Plot{"coverage", "coverage", "Coverage of the head's vocabulary"},
     Plot{"tree", "draft_tree", "Draft tree"},

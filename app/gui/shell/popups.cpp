@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <functional>
 #include <sstream>
 #include <utility>
 
+#include "app/gui/models/finding.h"
 #include "app/gui/panels/widgets.h"
 #include "app/gui/shell/app.h"
 #include "app/gui/shell/layout.h"
+#include "base/phase_names.h"
 
 /// Help, command palette and file dialogs.
 namespace draftscope {
@@ -110,6 +113,15 @@ void App::draw_palette() {
         });
     for (const std::string& file : settings_.recent_files)
         offer(fmt::format("Open recent: {}", short_name(file)), file, [this, file] { open_file(file); });
+    for (const PhaseRow& phase : phase_rows)
+        if (phase.first_class && phase.id != remainder_phase_id)
+            offer(fmt::format("Slowest round by {}", phase.name), "", [this, &phase] {
+                go_to_round(find_slow_round(*snapshot_, ui_.run_id, std::nullopt, phase.id),
+                            "No round of this run has this phase.");
+            });
+    for (const DrafterChoice& drafter : status_.drafters)
+        offer(fmt::format("Drafter: {}", drafter.spec), drafter.usable ? drafter.name : drafter.why_not,
+              [this, &drafter] { config_.drafter = drafter.spec; });
     for (const HeadChoice& head : status_.heads) {
         const std::string reason = why_not(head, config_.drafter);
         offer(fmt::format("Head: {}", head.name), reason.empty() ? head.paper : reason,
@@ -153,9 +165,27 @@ void App::draw_file_dialogs() {
         return path;
     };
     if (const auto path = draw(open_dialog_, {".dscope", ".sqlite", ".db"})) open_file(*path);
+    if (ui_.browse.use) {
+        browsed_ = std::exchange(ui_.browse, {});
+        std::error_code error;
+        const bool is_folder = std::filesystem::is_directory(browsed_.from, error);
+        const std::string from = browsed_.from.empty() ? settings_.folder
+                                 : is_folder           ? browsed_.from
+                                                       : parent_folder(browsed_.from);
+        browse_dialog_.request("", from, browsed_.folders);
+    }
+    if (const auto path = draw(browse_dialog_, browsed_.endings)) browsed_.use(*path);
     if (ui_.open_other_requested) other_dialog_.request("", settings_.folder);
     ui_.open_other_requested = false;
     if (const auto path = draw(other_dialog_, {".dscope"})) commands_.push_back(CmdOpenOther{*path});
+    if (const auto path = draw(picture_dialog_, {".png", ".csv"}); path && path->ends_with(".csv")) {
+        tables_path_ = *path;
+        copied_panel_ = saved_panel_;
+    } else if (path) {
+        picture_.path = *path;
+        wanted_picture_ = picture_;
+        picture_from_ = frames_ + 2;
+    }
     const bool saving = save_dialog_.is_open();
     const auto path = draw(save_dialog_, {".dscope"});
     if (path)

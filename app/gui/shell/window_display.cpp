@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "app/gui/entry.h"
 #include "app/gui/shell/display.h"
@@ -35,6 +36,11 @@ class WindowDisplay final : public Display {
         glfwSetKeyCallback(window_, [](GLFWwindow* w, int, int, int, int) { count(w); });
         glfwSetCharCallback(window_, [](GLFWwindow* w, unsigned) { count(w); });
         glfwSetWindowFocusCallback(window_, [](GLFWwindow* w, int) { count(w); });
+        glfwSetDropCallback(window_, [](GLFWwindow* w, int count_of, const char** paths) {
+            auto& dropped = static_cast<WindowDisplay*>(glfwGetWindowUserPointer(w))->dropped_;
+            dropped.insert(dropped.end(), paths, paths + count_of);
+            count(w);
+        });
         glfwSetFramebufferSizeCallback(window_, [](GLFWwindow* w, int, int) { count(w); });
         glfwSetWindowRefreshCallback(window_, [](GLFWwindow* w) { count(w); });
         ImGui_ImplGlfw_InitForOpenGL(window_, true);
@@ -75,10 +81,14 @@ class WindowDisplay final : public Display {
     }
     void set_title(const std::string& title) override { glfwSetWindowTitle(window_, title.c_str()); }
     std::uint64_t input_count() const override { return input_count_; }
+    std::vector<std::string> take_dropped() override { return std::exchange(dropped_, {}); }
     Result<Image> read_pixels() override {
         int width = 0, height = 0;
         glfwGetFramebufferSize(window_, &width, &height);
-        return read_gl_pixels(width, height);
+        glReadBuffer(GL_FRONT);  // what present() showed
+        Image image = read_gl_pixels(width, height);
+        glReadBuffer(GL_BACK);
+        return image;
     }
 
   private:
@@ -91,6 +101,7 @@ class WindowDisplay final : public Display {
     }
     GLFWwindow* window_;
     std::uint64_t input_count_ = 0;
+    std::vector<std::string> dropped_;
 };
 
 }  // namespace

@@ -47,8 +47,9 @@ struct Snapshot;
 /// What the command line depends on in a drafter: it rejects options without effect. The defaults are those
 /// of an unknown drafter.
 struct DrafterTraits {
-    bool drafts = true;     ///< false: one token per round
-    bool uses_head = true;  ///< drafts through --head
+    bool drafts = true;          ///< false: one token per round
+    bool uses_head = true;       ///< drafts through --head
+    bool needs_weights = false;  ///< a checkpoint or a model of its own
 };
 /// Returns the equivalent `draftscope run ...` command line; `drafter` describes config.drafter.
 std::string to_command_line(const RunConfig& config, DrafterTraits drafter);
@@ -71,6 +72,9 @@ struct CmdBreakpoints {
     bool slow_phase = false;
     bool end_of_text = false;
     std::string text{};
+    std::optional<int> round = {};
+    std::optional<TokenId> token_id = {};
+    std::optional<double> step_ms = {};
     bool operator==(const CmdBreakpoints&) const = default;
 };
 /// Selects the sequence of a batch whose round in flight a held engine shows.
@@ -109,13 +113,23 @@ struct CmdMeasureKernels {
 struct CmdSweep {
     SweepRequest request;
 };
+/// Finds the fastest setting for a run's model, drafter and prompts (app/jobs/sweep/find_fastest.h); no other
+/// job runs meanwhile.
+struct CmdFindFastest {
+    RunConfig config;
+};
 /// Replays a setting along a conversation. It becomes a run of the shown capture, without times.
 struct CmdReplaySetting {
     SettingReplay setting;
 };
-using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
-                             CmdBreakpoints, CmdWatch, CmdOpenFile, CmdOpenOverlay, CmdOpenOther, CmdCompare,
-                             CmdSaveCopy, CmdWatchServer, CmdMeasureKernels, CmdSweep, CmdReplaySetting>;
+/// Drafts a round of the shown capture again with another setting (JobStatus::what_ifs).
+struct CmdWhatIf {
+    WhatIf wanted;
+};
+using Command =
+    std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
+                 CmdBreakpoints, CmdWatch, CmdOpenFile, CmdOpenOverlay, CmdOpenOther, CmdCompare, CmdSaveCopy,
+                 CmdWatchServer, CmdMeasureKernels, CmdSweep, CmdFindFastest, CmdReplaySetting, CmdWhatIf>;
 
 /// Panels append; the shell hands them to the jobs between frames.
 using Commands = std::vector<Command>;
@@ -151,6 +165,12 @@ struct RuleChoice {
     bool own_threshold = false;  ///< replaces top-p and top-k
 };
 
+/// A round that was drafted again.
+struct WhatIfResult {
+    WhatIf wanted;
+    std::shared_ptr<const Snapshot> snapshot;  ///< one run with one round
+};
+
 enum class JobState { idle, loading, running, held, stopping };
 
 /// Beginnings of JobStatus::activity during a sweep, the replay of a setting, and while a server is watched.
@@ -158,34 +178,42 @@ inline constexpr const char* sweeping_activity = "sweeping: ";
 inline constexpr const char* watching_activity = "watching the server: ";
 inline constexpr const char* replaying_activity = "replaying: ";
 
+/// What the machine has and what is installed, found once.
+struct WindowChoices {
+    std::vector<HeadChoice> heads;
+    std::vector<DrafterChoice> drafters;
+    std::vector<RuleChoice> rules;
+    std::string default_model;          ///< path of the demo model
+    std::vector<std::string> models;    ///< GGUF files and model folders of the caches
+    std::vector<std::string> profiles;  ///< machine profiles that ship with the program
+    std::string capability_line;        ///< what the machine can measure
+    std::string capability_details;     ///< one capability per line, with remedies
+};
+
 /// Status of the jobs for the window, besides the snapshot. Copied under a lock once a frame.
-struct JobStatus {
+struct JobStatus : WindowChoices {
     JobState state = JobState::idle;
     std::string activity;     ///< "packing weights", "prompt 3 of 24"
     double progress = -1;     ///< 0..1, < 0 = unknown
     std::string hold_reason;  ///< while held: "paused", "breakpoint: ..."
     HoldPoint hold_point;     ///< while held
     std::string error;        ///< last error, one mistake per line; "" = none
+    std::string error_field;  ///< label of the Session panel's field that `error` begins with; "" = none
     RunConfig config;         ///< of the current or last run
     /// The fastest setting here by the forecast after a run, in one line; "" = unknown.
     std::string forecast;
-    std::vector<HeadChoice> heads;
-    std::vector<DrafterChoice> drafters;
-    std::vector<RuleChoice> rules;
-    std::string default_model;  ///< path of the demo model
-    std::string capability_line;
-    std::string capability_details;           ///< in detail, one capability per line, with remedies
-    std::string opened_file;                  ///< "" = live
-    std::shared_ptr<const Snapshot> overlay;  ///< timeline of another profiler; null = none
+    std::string opened_file;                              ///< "" = live
+    std::shared_ptr<const Snapshot> overlay;              ///< timeline of another profiler; null = none
     std::vector<std::shared_ptr<const Snapshot>> others;  ///< captures open for comparison
     std::shared_ptr<const CompareReport> comparison;      ///< the last comparison; null before the first
     bool comparing = false;                               ///< a comparison is in progress
     std::shared_ptr<const KernelReport> kernels;          ///< the last measurement; null before the first
+    std::vector<WhatIfResult> what_ifs;                   ///< of this window, in the order of their commands
+    std::optional<FindStep> finding;  ///< step of CmdFindFastest; absent = none is in progress
     /// Sweeps of this window, newest first, then those of the opened file.
     std::vector<std::shared_ptr<const SweepReport>> sweeps;
-    std::vector<std::string> profiles;  ///< machine profiles that ship with the program
-    std::string saved_file;             ///< path of the last saved copy
-    int saved_files = 0;                ///< number of saved copies
+    std::string saved_file;  ///< path of the last saved copy
+    int saved_files = 0;     ///< number of saved copies
 };
 
 }  // namespace draftscope

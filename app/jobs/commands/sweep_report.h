@@ -1,10 +1,13 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/jobs/commands/run_config.h"
+#include "base/units.h"
 #include "stats/setting_choice.h"
 
 /// Requests and results of the Sweep and Advisor panels. Plain data, without the engine.
@@ -25,14 +28,32 @@ struct SweepRequest {
 
 /// What to run, from the settings of a sweep (app/jobs/sweep/advice.cpp).
 struct Advice {
-    SettingChoice choice;  ///< of a saved sweep without its figures
-    bool plain = false;    ///< it advises to decode without a drafter
+    SettingChoice choice;              ///< of a saved sweep without its figures
+    bool plain = false;                ///< it advises to decode without a drafter
+    std::string headline;              ///< the setting's name, or "plain decoding"
+    std::vector<std::string> reasons;  ///< why, how sure, and the runner-up: a sentence each
     std::string summary;  ///< which setting, why, how sure, the runner-up, in a few sentences; "" = no advice
     std::vector<std::string> changes;  ///< what would change the choice, a sentence each
     std::string run_line;              ///< the `draftscope run` command
     /// Options of serving stacks for the drafter and tree, "vLLM: ..."; empty if they know no such drafter.
     /// They draft with the full head.
     std::vector<std::string> serving;
+};
+
+/// The steps from a model to the fastest setting (app/jobs/sweep/find_fastest.h).
+enum class FindStep { record, profile, search, live };
+inline constexpr std::array<std::string_view, 4> find_step_names = {"record texts", "measure costs",
+                                                                    "search settings", "run live"};
+
+/// A setting's prediction and its live run, in turns with plain decoding of the same prompts.
+struct ConfirmedSetting {
+    std::string name;                    ///< setting_name()
+    std::optional<std::size_t> setting;  ///< place in SweepReport::settings; absent if it was not swept
+    double tau = 0;                      ///< measured
+    double tokens_per_second = 0;
+    Estimate speedup;  ///< measured, over plain decoding of the same prompts
+    /// Whether the intervals of predicted and measured speed-up overlap; absent without both.
+    std::optional<bool> agrees;
 };
 
 /// The mean context of plain decoding along a recording, as sums that add up over shards.
@@ -60,6 +81,10 @@ struct SweepReport {
     std::vector<SweepSetting> settings;  ///< ranked
     std::vector<OracleLine> oracles;     ///< bounds of each drafter and head with chains
     Advice advice;
+    std::string
+        live_verdict;  ///< how the advised setting's live run compares with its prediction; "" = not run
+    std::vector<ConfirmedSetting>
+        confirmed;                     ///< run live; of find_fastest() the advised and the present setting
     std::optional<std::size_t> usual;  ///< place of the setting that `run` uses by default
     /// Why the acceptance of some settings is an estimate. Of a saved sweep with the reasons of `skipped`.
     std::vector<std::string> estimates;
@@ -78,7 +103,16 @@ struct SettingReplay {
     std::size_t conversation = 0, conversations = 1;
     int max_new = 0;  ///< 0 = as recorded
     int threads = 0;
+    bool first_round = false;  ///< no further rounds
     bool operator==(const SettingReplay&) const = default;
+};
+
+/// A round to draft again with another setting, from the same text.
+struct WhatIf {
+    RowId run_id = 0, prompt_id = 0;
+    int context_length = 0;  ///< as in RoundRow
+    SettingReplay setting;   ///< without its recording
+    std::string precision;   ///< of the run; "" = not known
 };
 
 }  // namespace draftscope

@@ -6,19 +6,21 @@
 #include <mutex>
 #include <thread>
 
+#include "app/jobs/controller/choices.h"
 #include "app/jobs/kernels/kernels_job.h"
-#include "app/jobs/machine/capabilities.h"
 #include "app/jobs/replay/replay_job.h"
-#include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/replay/what_if.h"
 #include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/resolve/vocabulary.h"
 #include "app/jobs/run/recorder.h"
 #include "app/jobs/run/run_job.h"
+#include "app/jobs/sweep/find_fastest.h"
 #include "app/jobs/sweep/saved_sweep.h"
 #include "app/jobs/sweep/sweep_job.h"
 #include "app/jobs/watch/watch_job.h"
 #include "base/log.h"
+#include "base/temporary_folder.h"
 #include "engine/draft/registry.h"
 #include "storage/capture_file.h"
 #include "storage/import/import_rounds.h"
@@ -28,57 +30,13 @@
 namespace draftscope {
 namespace {
 
-std::string capability_line(const Machine& machine) {
-    std::string line = fmt::format("CPU {} · {} cores", machine.isa, machine.cores);
-    for (const Capability& capability : machine.capabilities) {
-        line += fmt::format(" · {}: {}", capability.name, capability.brief);
-    }
-    return line;
-}
-
-/// Returns one line per capability, with remedies for the missing ones.
-std::string capability_details(const Machine& machine) {
-    std::string lines;
-    for (const Capability& capability : machine.capabilities) {
-        lines += fmt::format("{}{}: {}", lines.empty() ? "" : "\n", capability.name, capability.state);
-        if (!capability.remedy.empty()) lines += fmt::format("\n    {}", capability.remedy);
-    }
-    return lines;
-}
-
-std::vector<DrafterChoice> drafter_choices() {
-    std::vector<DrafterChoice> choices;
-    for (const DrafterInfo& info : drafter_registry()) {
-        DrafterChoice choice;
-        choice.spec = std::string(info.id);
-        if (!info.usual.empty()) choice.spec.append(":").append(info.usual);
-        choice.name = std::string(info.name);
-        const DrafterInfo traits = drafter_traits(choice.spec);
-        choice.traits = {traits.drafts, traits.uses_head};
-        choice.usable = !info.needs_weights || !find_asset("drafters/" + std::string(traits.id)).empty();
-        if (!choice.usable)
-            choice.why_not = "no checkpoint for the demo model: give " + choice.spec + ":FOLDER";
-        choices.push_back(std::move(choice));
-    }
-    return choices;
-}
-
-std::vector<RuleChoice> rule_choices() {
-    std::vector<RuleChoice> choices;
-    for (const RuleInfo* rule : rule_registry())
-        if (!rule->is_simulated())
-            choices.push_back({std::string(rule->id), std::string(rule->summary),
-                               rule->losslessness == Losslessness::lossy, rule->own_threshold});
-    return choices;
-}
-
 constexpr std::chrono::milliseconds follow_interval{200};
 
 /// Vocabularies of watched servers are numbered apart from those of runs.
 constexpr RowId first_watched_vocabulary = RowId{1} << 32;
 
-using Job =
-    std::variant<CmdStart, CmdOpenFile, CmdWatchServer, CmdMeasureKernels, CmdSweep, CmdReplaySetting>;
+using Job = std::variant<CmdStart, CmdOpenFile, CmdWatchServer, CmdMeasureKernels, CmdSweep, CmdFindFastest,
+                         CmdReplaySetting, CmdWhatIf>;
 
 /// What the window's thread, the job thread and the background share.
 struct Shared {
@@ -91,9 +49,12 @@ struct Shared {
         const std::lock_guard lock(mutex);
         change(status);
     }
-    void set_error(const std::string& message) {
+    void set_error(const std::string& message, const std::string& field = "") {
         log_error("{}", message);
-        update([&](JobStatus& now) { now.error = message; });
+        update([&](JobStatus& now) {
+            now.error = message;
+            now.error_field = field;
+        });
     }
     /// A job that the user stopped has no error.
     void set_error(const Error& error) {
@@ -254,7 +215,12 @@ void perform(JobThread& jobs, const CmdStart& command) {
     });
     RunHooks hooks;
     hooks.frontend = "gui";
-    hooks.on_progress = job_hooks(shared, "").on_progress;
+    const JobHooks fetching = job_hooks(shared, "");
+    hooks.on_progress = fetching.on_progress;
+    // An installed program comes without the demo model.
+    if (command.config.model.empty() && find_demo_model().empty())
+        if (const Status fetched = fetch_demo_model(fetching); !fetched.ok())
+            return shared.set_error(fetched.error());
     hooks.on_started = [&] {
         shared.update([](JobStatus& status) {
             if (status.state == JobState::loading) status.state = JobState::running;
@@ -264,9 +230,12 @@ void perform(JobThread& jobs, const CmdStart& command) {
     };
     const auto done = jobs.host.run(command.config, shared.recorder, shared.gate, hooks);
     if (!done.ok()) {
-        const std::string mistakes =
-            done.error().kind == ErrorKind::bad_input ? to_text(find_mistakes(command.config)) : "";
-        shared.set_error(mistakes.empty() ? done.error().message : mistakes);
+        std::vector<Mistake> mistakes;
+        if (done.error().kind == ErrorKind::bad_input) mistakes = find_mistakes(command.config);
+        if (mistakes.empty())
+            shared.set_error(done.error().message);
+        else
+            shared.set_error(to_text(mistakes), mistakes.front().field);
     } else if (!done->storage_error.empty()) {
         shared.set_error(done->storage_error);
     } else if (command.forecast) {
@@ -386,11 +355,66 @@ void perform(JobThread& jobs, const CmdSweep& command) {
         [&](JobStatus& status) { status.sweeps.insert(status.sweeps.begin(), std::move(*done)); });
 }
 
+/// Shows the settings of a search in place of those that it showed before.
+void show_found(Shared& shared, SweepReport found, std::shared_ptr<const SweepReport>& shown) {
+    auto report = std::make_shared<const SweepReport>(std::move(found));
+    shared.update([&](JobStatus& status) {
+        std::erase(status.sweeps, shown);
+        status.sweeps.insert(status.sweeps.begin(), report);
+    });
+    shown = std::move(report);
+    shared.wake();
+}
+
+void perform(JobThread& jobs, const CmdFindFastest& command) {
+    Shared& shared = jobs.shared;
+    FindFastestConfig config;
+    config.run = command.config;
+    std::shared_ptr<const SweepReport> shown;
+    FindFastestHooks hooks;
+    static_cast<JobHooks&>(hooks) = job_hooks(shared, "");
+    hooks.on_step = [&](FindStep step) { shared.update([&](JobStatus& status) { status.finding = step; }); };
+    hooks.on_settings = [&](SweepReport found) { show_found(shared, std::move(found), shown); };
+    auto found = find_fastest(config, shared.gate, hooks);
+    shared.update([](JobStatus& status) { status.finding.reset(); });
+    if (!found.ok()) return shared.set_error(found.error());
+    show_found(shared, std::move(*found), shown);
+}
+
 void perform(JobThread& jobs, const CmdReplaySetting& command) {
     leave_file(jobs);
     const Status done = replay_setting(command.setting, jobs.host.ids(), jobs.shared.recorder,
                                        job_hooks(jobs.shared, replaying_activity));
     if (!done.ok()) jobs.shared.set_error(done.error());
+}
+
+/// Collects the records of a small capture.
+class CollectedCapture final : public RecordSink {
+  public:
+    void push(Record record) override { capture_.apply(record); }
+    std::shared_ptr<const Snapshot> snapshot() const {
+        return std::make_shared<const Snapshot>(capture_.snapshot(1));
+    }
+
+  private:
+    Capture capture_;
+};
+
+void perform(JobThread& jobs, const CmdWhatIf& command) {
+    Shared& shared = jobs.shared;
+    const std::shared_ptr<const Snapshot> shown = shared.recorder.snapshot();
+    TemporaryFolder folder;
+    Status done = folder.make("capture");
+    std::string capture = shown->source;
+    if (done.ok() && capture.empty()) {
+        capture = folder.file("shown.dscope");
+        done = save_snapshot(*shown, capture);
+    }
+    CollectedCapture made;
+    RowIds ids;
+    if (done.ok()) done = what_if(command.wanted, capture, ids, made, job_hooks(shared, replaying_activity));
+    if (!done.ok()) return shared.set_error(done.error());
+    shared.update([&](JobStatus& status) { status.what_ifs.push_back({command.wanted, made.snapshot()}); });
 }
 
 void perform(JobThread& jobs, const CmdMeasureKernels& command) {
@@ -403,18 +427,8 @@ void perform(JobThread& jobs, const CmdMeasureKernels& command) {
 
 /// Sets what the window must know of the machine and of the installed files.
 void describe_choices(Shared& shared) {
-    const Machine machine = describe_capabilities();
-    auto heads = head_choices();
-    auto drafters = drafter_choices();
-    shared.update([&](JobStatus& status) {
-        status.capability_line = capability_line(machine);
-        status.capability_details = capability_details(machine);
-        status.heads = std::move(heads);
-        status.drafters = std::move(drafters);
-        status.rules = rule_choices();
-        status.profiles = list_assets("profiles", ".json");
-        status.default_model = find_demo_model();
-    });
+    WindowChoices found = list_window_choices();
+    shared.update([&](JobStatus& status) { static_cast<WindowChoices&>(status) = std::move(found); });
     shared.wake();
 }
 
@@ -526,7 +540,8 @@ class JobController final : public Controller {
     }
     void take(const CmdBreakpoints& command) {
         shared_.gate.set_breakpoints({command.rejection_depth, command.out_of_vocabulary, command.slow_phase,
-                                      command.end_of_text, command.text});
+                                      command.end_of_text, command.text, command.round, command.token_id,
+                                      command.step_ms});
     }
 
     /// Runs `work` on a separate thread after earlier requests, so that neither runs nor the window wait for

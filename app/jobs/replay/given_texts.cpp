@@ -47,6 +47,31 @@ class GivenReader {
                          refused_);
     }
 
+    /// Keeps a part of one text of what read() has read.
+    Result<GivenTexts> keep(GivenTexts all, const GivenPart& part) const {
+        const auto found = std::ranges::find(rows_, part.prompt_id);
+        if (found == rows_.end())
+            return bad_input("{}: the text of this round cannot be followed{}{}", path_,
+                             refused_.empty() ? "" : ": ", refused_);
+        const int place = static_cast<int>(found - rows_.begin());
+        PromptInput prompt = std::move(all.prompts[static_cast<std::size_t>(place)]);
+        GivenText text = std::move(all.texts[place]);
+        const int before = part.from - static_cast<int>(prompt.tokens.size());
+        if (before < 0 || before >= std::ssize(text.tokens))
+            return bad_input("{}: the text has no token at position {}", path_, part.from);
+        prompt.tokens.insert(prompt.tokens.end(), text.tokens.begin(), text.tokens.begin() + before);
+        text.tokens.erase(text.tokens.begin(), text.tokens.begin() + before);
+        if (std::ssize(text.tokens) > part.tokens) {
+            text.tokens.resize(static_cast<std::size_t>(part.tokens));
+            text.finish = Finish::length;
+        }
+        prompt.ordinal = 0;
+        all.prompts = {std::move(prompt)};
+        all.texts = {{0, std::move(text)}};
+        all.hashes = {{0, ""}};
+        return all;
+    }
+
   private:
     /// Reads how the run was decoded. Prompts of ours are user turns; others are whole texts.
     Status read_run() {
@@ -100,6 +125,7 @@ class GivenReader {
         prompt.turn = row.turn;
         prompt.tokens = std::move(*tokens);
         prompt.ordinal = ordinal;
+        rows_.push_back(row.id);
         out_.texts[ordinal] = std::move(text);
         if (!whole_) out_.hashes[ordinal] = prompt_hash(turns_.front().content);
         return {};
@@ -172,6 +198,7 @@ class GivenReader {
     ChatTemplate chat_;
     std::vector<ChatMessage> turns_;  ///< of the conversation so far
     GivenTexts out_;
+    std::vector<RowId> rows_;  ///< by prompt
     std::string refused_;
     int as_text_ = 0;
 };
@@ -184,16 +211,19 @@ int GivenTexts::longest() const {
     return static_cast<int>(longest);
 }
 
-Result<GivenTexts> read_given_texts(const std::string& path, const Target& target) {
+Result<GivenTexts> read_given_texts(const std::string& path, const Target& target,
+                                    const std::optional<GivenPart>& part) {
     RoundsReport report;
     const bool imported = is_rounds_file(path);
     DS_ASSIGN(const std::shared_ptr<const Snapshot> snapshot,
               imported ? import_rounds(path, &report) : load_capture(path));
     std::vector<const RunRow*> runs;
     for (const RunRow& run : snapshot->runs)
-        if (!is_baseline(run)) runs.push_back(&run);
+        if (part ? run.id == part->run_id : !is_baseline(run)) runs.push_back(&run);
     if (runs.empty()) return bad_input("--ids {}: has no run", path);
-    DS_ASSIGN(GivenTexts given, GivenReader(path, target, *snapshot, *runs.back(), report.prompt_ids).read());
+    GivenReader reader(path, target, *snapshot, *runs.back(), report.prompt_ids);
+    DS_ASSIGN(GivenTexts given, reader.read());
+    if (part) return reader.keep(std::move(given), *part);
     if (runs.size() > 1)
         add_note(given.notes, "--ids {}: has {} runs; the newest is recorded: {}", path, runs.size(),
                  runs.back()->name);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,19 @@ struct GivenTexts {
     int longest() const;
 };
 
+/// A part of one text: what came before it becomes the prompt.
+struct GivenPart {
+    RowId run_id = 0, prompt_id = 0;  ///< in the file
+    int from = 0;                     ///< tokens of prompt and text before the part; at least the prompt's
+    int tokens = 0;                   ///< at most so many
+};
+
 /// Reads the newest run of a capture, or a file that `import` reads. Prompts are the file's ids; without them
 /// its text, tokenised as it is, or by the chat template if draftscope decoded it. Its number of tokens must
-/// be the file's. An id outside the vocabulary, another tokenizer, or a file without any usable prompt is
-/// bad_input.
-Result<GivenTexts> read_given_texts(const std::string& path, const Target& target);
+/// be the file's. With `part`, only this part of one text. An id outside the vocabulary, another tokenizer,
+/// or a file without any usable prompt is bad_input.
+Result<GivenTexts> read_given_texts(const std::string& path, const Target& target,
+                                    const std::optional<GivenPart>& part = {});
 
 /// Supplies the prompts of given texts.
 class GivenFeed final : public PromptFeed {

@@ -54,8 +54,9 @@ struct RecordedPrompts {
 };
 
 /// Makes the prompts usable for the target, and describes them in `info`.
-Status prepare(const RunConfig& run, const std::string& ids, const Target& target, RecordedPrompts& prompts,
-               RecordingInfo& info) {
+Status prepare(const RecordConfig& config, const RunConfig& run, const Target& target,
+               RecordedPrompts& prompts, RecordingInfo& info) {
+    const std::string& ids = config.ids;
     info.sampling = {run.temperature, run.top_p, run.top_k, run.seed};
     info.max_new = run.max_new;
     info.ignore_eos = run.ignore_eos;
@@ -73,7 +74,7 @@ Status prepare(const RunConfig& run, const std::string& ids, const Target& targe
         prompts.hashes = prompt_hashes(conversations);
         return {};
     }
-    DS_ASSIGN(prompts.given, read_given_texts(ids, target));
+    DS_ASSIGN(prompts.given, read_given_texts(ids, target, config.part));
     const GivenTexts& given = *prompts.given;
     append_notes(prompts.set.notes, given.notes);
     prompts.hashes = given.hashes;
@@ -138,7 +139,7 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     info.isa = std::string(kernels::to_text(backend->pool().isa()));
     info.precision = std::string(kernels::to_text(target->precision()));
     DS_ASSIGN(info.aux_layers, aux_layers(config.aux, info.target.layers));
-    DS_TRY(prepare(run.config, config.ids, *target, prompts, info));
+    DS_TRY(prepare(config, run.config, *target, prompts, info));
     DS_ASSIGN(const auto writer, RecordingWriter::create(config.out, info, config.overwrite));
 
     RunHooks feed_hooks;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "app/jobs/commands/run_config.h"
+#include "app/jobs/replay/given_texts.h"
 #include "base/job_hooks.h"
 #include "base/notes.h"
 #include "base/result.h"
@@ -12,13 +14,14 @@ namespace draftscope {
 
 /// Options of `draftscope record`.
 struct RecordConfig {
-    RunConfig run;       ///< target, prompts and sampling; drafter, head and tree are not used
-    std::string ids;     ///< file whose texts are followed, see read_given_texts(); "" = the target chooses
-    std::string out;     ///< folder
-    std::string source;  ///< program and version, for trace.json
-    std::string aux;     ///< "2,15,27"; "" = EAGLE-3's default layers (2, L/2, L-3); "none"
-    int batch = 8;       ///< prompts decoded in lockstep
-    bool times = true;   ///< also measure the time of a verification of M rows
+    RunConfig run;    ///< target, prompts and sampling; drafter, head and tree are not used
+    std::string ids;  ///< file whose texts are followed, see read_given_texts(); "" = the target chooses
+    std::optional<GivenPart> part = {};  ///< of `ids`; absent = all texts
+    std::string out;                     ///< folder
+    std::string source;                  ///< program and version, for trace.json
+    std::string aux;                     ///< "2,15,27"; "" = EAGLE-3's default layers (2, L/2, L-3); "none"
+    int batch = 8;                       ///< prompts decoded in lockstep
+    bool times = true;                   ///< also measure the time of a verification of M rows
     bool overwrite = false;
 };
 /// Result of a recording.

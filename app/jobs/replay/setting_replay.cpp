@@ -30,6 +30,7 @@ class SettingReplayer {
         config_.tree = wanted.tree;
         config_.threads = wanted.threads;
         config_.max_new = wanted.max_new;
+        first_round_ = wanted.first_round;
         // One shard for each conversation.
         config_.shard = {static_cast<int>(wanted.conversation) + 1, static_cast<int>(wanted.conversations)};
     }
@@ -58,6 +59,9 @@ class SettingReplayer {
                                   const HeadRound& round) { add(prompt, tree, round); };
         DS_TRY(replay(*models_.recording, *models_.target, *drafting.drafter, drafting.replayed,
                       *models_.backend, options));
+        if (first_round_)
+            for (std::vector<RoundRecord>& rounds : rounds_)
+                rounds.resize(std::min<std::size_t>(rounds.size(), 1));
         push(run, drafting.heads.empty() ? std::string() : to_text(*run.head));
         return {};
     }
@@ -242,6 +246,7 @@ class SettingReplayer {
     RecordSink& sink_;
     const JobHooks& hooks_;
     ReplayConfig config_;
+    bool first_round_ = false;
     ReplayModels models_;
     Vocabulary vocabulary_;
     std::vector<std::vector<TokenId>> texts_;       ///< by prompt: prompt and text

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "app/jobs/resolve/artefacts.h"
+#include "base/child_process.h"
 #include "base/user_folders.h"
 #include "engine/formats/synthetic_model.h"
 
@@ -63,7 +64,7 @@ std::string find_asset(const std::string& relative_path) {
     const fs::path program_folder = executable_folder();
     if (!program_folder.empty()) {
         search_folders.push_back(program_folder / "assets");
-        search_folders.push_back(program_folder / ".." / "share" / "draftscope");
+        search_folders.push_back(program_folder / ".." / "share" / "draftscope" / "assets");
     }
     search_folders.emplace_back(DRAFTSCOPE_SOURCE_ASSETS);
     for (const fs::path& folder : search_folders) {
@@ -92,6 +93,38 @@ std::string find_demo_model() {
     const fs::path cached = cache_folder() / "models" / demo_model_file;
     if (fs::exists(cached, error)) return cached.string();
     return find_asset(std::string("models/") + demo_model_file);
+}
+
+std::string model_fetcher() {
+    return find_asset("../tools/fetch_deps.sh");
+}
+
+Status fetch_demo_model(const JobHooks& hooks) {
+    const std::string script = model_fetcher();
+    if (script.empty()) return failed("the demo model is missing, and so is the script that fetches it");
+    hooks.report(-1, "fetching the demo model, 93 MB, once");
+    std::string last;
+    DS_ASSIGN(const int code, run_child_process(
+                                  {script, "model"}, [&](std::string_view line) { last = line; },
+                                  [&] { return hooks.is_cancelled(); }));
+    DS_TRY(hooks.check());
+    if (code == 0 && !find_demo_model().empty()) return {};
+    return failed(
+        "the demo model could not be fetched: {} model ended with exit code {}{}; run it where there is a "
+        "network",
+        script, code, last.empty() ? "" : " (" + last + ")");
+}
+
+std::vector<std::string> list_cached_models() {
+    std::vector<std::string> paths;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(cache_folder() / "models", error))
+        if (entry.path().extension() == ".gguf") paths.push_back(entry.path().string());
+    for (const auto& model : fs::directory_iterator(hub_cache_folder(), error))
+        for (const auto& snapshot : fs::directory_iterator(model.path() / "snapshots", error))
+            if (fs::exists(snapshot.path() / "config.json", error)) paths.push_back(snapshot.path().string());
+    std::ranges::sort(paths);
+    return paths;
 }
 
 Result<std::string> find_checkpoint(const std::string& option, const std::string& given, Notes& notes) {

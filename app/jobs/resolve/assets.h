@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/job_hooks.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "engine/weights/weight_cache.h"
@@ -16,6 +17,12 @@ std::string find_asset(const std::string& relative_path);
 /// Returns the paths of the assets in a folder whose names end with `ending`, sorted.
 std::vector<std::string> list_assets(const std::string& folder, const std::string& ending);
 std::string find_demo_model();
+/// Returns the script that fetches the demo model; "" if it is not installed.
+std::string model_fetcher();
+/// Fetches the demo model into the cache folder, with the installed script. Blocks.
+Status fetch_demo_model(const JobHooks& hooks);
+/// Returns the GGUF files of the user's cache folder and the model folders of the local hub cache, sorted.
+std::vector<std::string> list_cached_models();
 
 /// Returns the path of a checkpoint that `option` names. An id of the hub such as "Qwen/Qwen3-0.6B" becomes
 /// its snapshot in the local cache, which is a note. Expands "~/".

@@ -37,9 +37,11 @@ Status resolve_model(ResolvedRun& run) {
     const std::string demo = find_demo_model();
     if (run.config.model.empty()) {
         if (demo.empty()) {
+            const std::string script = model_fetcher();
             return bad_input(
-                "the demo model is missing; fetch it with tools/fetch_deps.sh model, or name another target, "
-                "a GGUF file or a model folder");
+                "the demo model is missing; fetch it with {} model, or name another target, "
+                "a GGUF file or a model folder",
+                script.empty() ? "tools/fetch_deps.sh" : script);
         }
         run.config.model = demo;
     }

@@ -136,6 +136,24 @@ void push_snapshot(const Snapshot& snapshot, RecordSink& sink) {
 
 }  // namespace
 
+namespace {
+
+Status write_copy(const Snapshot& snapshot, const std::string& path) {
+    if (snapshot.stored != nullptr) {
+        std::error_code ignored;
+        std::filesystem::remove(path, ignored);
+        return snapshot.stored->save_copy(path);
+    }
+    DS_ASSIGN(const auto writer, CaptureWriter::create(path, true));
+    push_snapshot(snapshot, *writer);
+    const Status closed = writer->close();
+    if (const std::string why = writer->stats().error; !closed.ok() && !why.empty())
+        return failed("{}: not saved: {}; free space or choose another folder", path, why);
+    return closed;
+}
+
+}  // namespace
+
 Status save_snapshot(const Snapshot& snapshot, const std::string& path) {
     const std::string unfinished = path + ".saving";
     std::error_code error;
@@ -148,19 +166,12 @@ Status save_snapshot(const Snapshot& snapshot, const std::string& path) {
                 "{}: is being recorded, or its recording was killed ({}{} exists); choose another name", path,
                 path, log);
     }
-    Status closed;
-    if (snapshot.stored != nullptr) {
-        std::filesystem::remove(unfinished, error);
-        closed = snapshot.stored->save_copy(unfinished);
-    } else {
-        DS_ASSIGN(const auto writer, CaptureWriter::create(unfinished, true));
-        push_snapshot(snapshot, *writer);
-        closed = writer->close();
-    }
+    const Status closed = write_copy(snapshot, unfinished);
     if (closed.ok()) std::filesystem::rename(unfinished, path, error);
     if (closed.ok() && !error) return {};
     std::error_code ignored;
-    std::filesystem::remove(unfinished, ignored);
+    for (const char* file : {"", "-wal", "-shm", "-journal"})
+        std::filesystem::remove(unfinished + file, ignored);
     if (!closed.ok()) return closed;
     return failed("{}: can't be written: {}", path, error.message());
 }

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "app/jobs/sweep/sweep_job.h"
+#include "base/parse.h"
 #include "capture/head_traits.h"
 #include "engine/draft/registry.h"
 
@@ -22,6 +23,11 @@ std::string times(const Estimate& estimate) {
     if (!estimate.interval) return fmt::format("{:.2f}x", estimate.value);
     return fmt::format("{:.2f}x [{:.2f}, {:.2f}]", estimate.value, estimate.interval->low,
                        estimate.interval->high);
+}
+
+std::string as_sentence(std::string text) {
+    if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+    return text + ".";
 }
 
 double tau_of(const SweepSetting& setting) {
@@ -266,16 +272,23 @@ Advice advise(const SweepReport& report) {
     if (!report.profile.precision.empty()) with += fmt::format(" --precision {}", report.profile.precision);
     if (report.profile.threads > 0) with += fmt::format(" --threads {}", report.profile.threads);
     if (report.temperature > 0) with += fmt::format(" --temperature {:g}", report.temperature);
+    const std::string sure = how_sure(report, out.choice), rest = others(report, out.choice);
     if (out.plain) {
-        out.summary = fmt::format(
-            "Decode without a drafter: the best of {} settings, {}, is predicted at {} of plain decoding.{}",
-            report.settings.size(), short_name(chosen), times(speedup), how_sure(report, out.choice));
+        const std::string why =
+            fmt::format("the best of {} settings, {}, is predicted at {} of plain decoding",
+                        report.settings.size(), short_name(chosen), times(speedup));
+        out.headline = "plain decoding";
+        out.reasons = {as_sentence(why), std::string(trim(sure))};
+        out.summary = fmt::format("Decode without a drafter: {}.{}", why, sure);
         out.run_line = fmt::format("draftscope run{} --drafter none", with);
         return out;
     }
+    const std::string why = reason(chosen, report.settings);
+    out.headline = short_name(chosen);
+    out.reasons = {as_sentence(why), std::string(trim(sure)), std::string(trim(rest))};
+    std::erase(out.reasons, "");
     out.summary = fmt::format("Use {}: predicted {} plain decoding at batch {}. Reason: {}.{}{}",
-                              short_name(chosen), times(speedup), batch, reason(chosen, report.settings),
-                              how_sure(report, out.choice), others(report, out.choice));
+                              out.headline, times(speedup), batch, why, sure, rest);
     const std::string head = chosen.head.empty() ? std::string() : fmt::format(" --head {}", chosen.head);
     out.run_line =
         fmt::format("draftscope run{} --drafter {}{} --tree {}", with, chosen.drafter, head, chosen.tree);

@@ -27,35 +27,47 @@ Status check_confirm(const SweepConfig& config, const ConfirmConfig& live) {
 Result<std::vector<ConfirmedSetting>> confirm(const SweepReport& report, const SweepConfig& config,
                                               const ConfirmConfig& live, DebugGate& gate,
                                               const JobHooks& hooks) {
+    RunConfig run = report.run;
+    run.threads = config.replay.threads;
+    run.temperature = report.temperature;
+    run.max_new = report.max_new;
+    run.prompts_file = live.prompts_file;
+    run.limit = live.limit;
+    run.balanced = live.limit > 0;
+    run.batch = report.settings.front().batch;
+    std::vector<std::string> methods;
+    for (const SweepSetting& setting : report.settings)
+        if (setting.batch == run.batch && setting.figures.on_front &&
+            static_cast<int>(methods.size()) < live.count)
+            methods.push_back(setting_name(setting));
+    return run_live(report, run, std::move(methods), gate, hooks);
+}
+
+Result<std::vector<ConfirmedSetting>> run_live(const SweepReport& report, const RunConfig& run,
+                                               std::vector<std::string> methods, DebugGate& gate,
+                                               const JobHooks& hooks) {
     BenchConfig bench;
-    bench.run = report.run;
-    bench.run.threads = config.replay.threads;
-    bench.run.temperature = report.temperature;
-    bench.run.max_new = report.max_new;
-    bench.run.prompts_file = live.prompts_file;
-    bench.run.limit = live.limit;
-    bench.run.balanced = live.limit > 0;
-    bench.run.batch = report.settings.front().batch;
+    bench.run = run;
+    bench.methods = std::move(methods);
     bench.control = false;
-    std::vector<ConfirmedSetting> found;
-    for (std::size_t s = 0; s < report.settings.size() && static_cast<int>(found.size()) < live.count; ++s) {
-        const SweepSetting& setting = report.settings[s];
-        if (setting.batch != bench.run.batch || !setting.figures.on_front) continue;
-        bench.methods.push_back(setting_name(setting));
-        found.emplace_back().setting = s;
-    }
     DS_ASSIGN(const BenchReport done, run_bench(bench, gate, hooks));
     if (done.cancelled) return Error{ErrorKind::cancelled, "stopped while settings were run live"};
-    for (std::size_t i = 0; i < found.size(); ++i) {
-        const BenchCell& cell = done.table.rows[i + 1].all;  // the first method is plain decoding
-        found[i].tau = cell.tau;
-        found[i].tokens_per_second = cell.tokens_per_second;
-        if (!cell.speedup) continue;
-        found[i].speedup = *cell.speedup;
-        const auto& predicted = report.settings[found[i].setting].figures.speedup.interval;
-        if (predicted && cell.speedup->interval)
-            found[i].agrees = predicted->low <= cell.speedup->interval->high &&
-                              cell.speedup->interval->low <= predicted->high;
+    std::vector<ConfirmedSetting> found;
+    for (std::size_t m = 1; m < done.methods.size(); ++m) {  // the first method is plain decoding
+        const BenchCell& cell = done.table.rows[m].all;
+        ConfirmedSetting& one = found.emplace_back();
+        one.name = bench.methods[m - 1];
+        one.tau = cell.tau;
+        one.tokens_per_second = cell.tokens_per_second;
+        if (cell.speedup) one.speedup = *cell.speedup;
+        for (std::size_t s = 0; s < report.settings.size() && !one.setting; ++s)
+            if (report.settings[s].batch == run.batch && setting_name(report.settings[s]) == one.name)
+                one.setting = s;
+        if (!one.setting || !one.speedup.interval) continue;
+        const auto& predicted = report.settings[*one.setting].figures.speedup.interval;
+        if (predicted)
+            one.agrees =
+                predicted->low <= one.speedup.interval->high && one.speedup.interval->low <= predicted->high;
     }
     return found;
 }

@@ -19,6 +19,24 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SettingKey, drafter, head, tree, batch)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(OracleLine, drafters, head, batch, levels, weights, rounds,
                                                 positions, round_ms, plain_ms)
 
+void to_json(nlohmann::json& to, const ConfirmedSetting& from) {
+    const auto& interval = from.speedup.interval;
+    to = {{"name", from.name},
+          {"tau", from.tau},
+          {"tokens_per_second", from.tokens_per_second},
+          {"speedup", from.speedup.value},
+          {"low", interval ? nlohmann::json(interval->low) : nlohmann::json()},
+          {"high", interval ? nlohmann::json(interval->high) : nlohmann::json()}};
+}
+void from_json(const nlohmann::json& from, ConfirmedSetting& to) {
+    from.at("name").get_to(to.name);
+    from.at("tau").get_to(to.tau);
+    from.at("tokens_per_second").get_to(to.tokens_per_second);
+    from.at("speedup").get_to(to.speedup.value);
+    if (from.at("low").is_number() && from.at("high").is_number())
+        to.speedup.interval = Interval{from["low"].get<double>(), from["high"].get<double>()};
+}
+
 namespace {
 
 using nlohmann::json;
@@ -131,10 +149,13 @@ void for_each_member(Report& report, Visit visit) {
     visit("/max_new", report.max_new);
     visit("/temperature", report.temperature);
     visit("/categories", report.categories);
+    visit("/live/verdict", report.live_verdict);
 }
 template <typename AnyAdvice, typename Visit>
 void for_each_member_of_advice(AnyAdvice& advice, Visit visit) {
     visit("/advice/summary", advice.summary);
+    visit("/advice/headline", advice.headline);
+    visit("/advice/reasons", advice.reasons);
     visit("/advice/changes", advice.changes);
     visit("/advice/run", advice.run_line);
     visit("/advice/serving", advice.serving);
@@ -162,6 +183,7 @@ std::string describe(const SweepReport& report) {
         out["oracles"][i]["tokens_per_second"] = report.oracles[i].tokens_per_second();
         out["oracles"][i]["speedup"] = report.oracles[i].speedup();
     }
+    for (const ConfirmedSetting& one : report.confirmed) out["live"]["settings"].push_back(one);
     out["notes"] = report.estimates;
     for (const std::string& reason : report.skipped) out["notes"].push_back(reason);
     if (report.advice.summary.empty()) return out.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -190,6 +212,12 @@ void parse_description(const std::string& text, SweepReport& report) {
     for_each_member(report, read);
     for_each_member_of_advice(report.advice, read);
     read("/notes", report.estimates);
+    read("/live/settings", report.confirmed);
+    for (ConfirmedSetting& one : report.confirmed) {
+        const auto same = [&](const SweepSetting& setting) { return setting_name(setting) == one.name; };
+        const auto found = std::ranges::find_if(report.settings, same);
+        if (found != report.settings.end()) one.setting = found - report.settings.begin();
+    }
     std::map<std::string, std::string> weights;
     read("/weights", weights);
     for (SweepSetting& one : report.settings) one.weights = weights[pair_text(one.drafter, one.head)];

@@ -45,7 +45,9 @@ struct Pair {
 
 class Search {
   public:
-    Search(const SweepConfig& config, const JobHooks& hooks) : config_(config), hooks_(hooks) {
+    Search(const SweepConfig& config, const JobHooks& hooks,
+           const std::function<void(const SweepReport&)>& on_settings)
+        : config_(config), hooks_(hooks), on_settings_(on_settings) {
         config_.max_replays = replays_per_step;
         config_.save.clear();  // one file, written at the end
         inner_.cancelled = hooks.cancelled;
@@ -58,8 +60,7 @@ class Search {
         const TimeNs start = monotonic_ns();
         DS_ASSIGN(loaded_.recording, open_recording(config_.replay));
         const TreeGrid chains{coarse_chain, {}, 0, {}};
-        for (const std::string& drafter : config_.drafters)
-            DS_TRY(sweep(drafter, first_heads(drafter), chains));
+        for (const std::string& drafter : config_.drafters) DS_TRY(sweep_first(drafter, chains));
         ++step_;
         for (const Pair& pair : near(0.1, 3)) DS_TRY(sweep(pair.drafter, sizes(pair), chains));
         ++step_;
@@ -76,7 +77,21 @@ class Search {
   private:
     static constexpr double steps = 4;
 
-    /// Sweeps further settings and keeps the earlier ones.
+    /// Sweeps the first heads, one by one if those that cannot be used are left out.
+    Status sweep_first(const std::string& drafter, const TreeGrid& chains) {
+        const std::vector<std::string> heads = first_heads(drafter);
+        if (!config_.only_usable) return sweep(drafter, heads, chains);
+        for (const std::string& head : heads) {
+            const Status swept = sweep(drafter, {head}, chains);
+            if (!swept.ok() && (swept.error().kind != ErrorKind::bad_input || is_full_head(head)))
+                return swept;
+            if (!swept.ok())
+                note_once(report_.skipped, fmt::format("{} x {}: {}", drafter, head, swept.error().message));
+        }
+        return {};
+    }
+
+    /// Sweeps further settings and keeps the earlier ones, also if it fails.
     Status sweep(const std::string& drafter, const std::vector<std::string>& heads, const TreeGrid& trees) {
         if (heads.empty()) return {};
         SweepConfig config = config_;
@@ -84,7 +99,7 @@ class Search {
         config.heads = heads == std::vector<std::string>{""} ? std::vector<std::string>() : heads;
         // Heads that replay few trees choose them by the full head's acceptance.
         std::ranges::stable_partition(config.heads, [](const auto& head) { return is_full_head(head); });
-        if (step_ > 0) {
+        if (step_ > 0 || config_.only_usable) {
             std::vector<HeadSpec> specs;
             for (const std::string& head : config.heads)
                 if (auto spec = parse_head_spec(head); spec.ok()) specs.push_back(std::move(*spec));
@@ -95,10 +110,16 @@ class Search {
         const std::size_t passes = report_.passes;
         std::vector<std::string> estimates = std::move(report_.estimates),
                                  skipped = std::move(report_.skipped);
-        DS_ASSIGN(report_, sweep_settings(config, inner_, loaded_));
-        report_.passes += passes;
+        auto swept = sweep_settings(config, inner_, loaded_);
+        if (swept.ok())
+            report_ = std::move(*swept);
+        else
+            report_.settings = std::move(config.known);
+        if (swept.ok()) report_.passes += passes;
         for (const std::string& one : estimates) note_once(report_.estimates, one);
         for (const std::string& one : skipped) note_once(report_.skipped, one);
+        if (!swept.ok()) return swept.error();
+        if (on_settings_) on_settings_(report_);
         return {};
     }
 
@@ -109,8 +130,15 @@ class Search {
         for (const std::string& text : config_.heads) {
             const auto spec = parse_head_spec(text);
             const HeadInfo* info = spec.ok() ? find_head(spec->id) : nullptr;
-            heads.push_back(info != nullptr && spec->params.empty() ? first_spec(drafter, *info) : text);
+            const std::string first =
+                info != nullptr && spec->params.empty() ? first_spec(drafter, *info) : text;
+            const auto usable = [&] {
+                const auto parsed = parse_head_spec(first);
+                return parsed.ok() && is_usable(drafter, *parsed);
+            };
+            if (!config_.only_usable || usable()) heads.push_back(first);
         }
+        if (heads.empty() && config_.only_usable) heads.emplace_back(full_head_id);
         if (!heads.empty()) return heads;
         for (const HeadInfo& info : head_registry())
             if (!info.replay_only && is_usable(drafter, {std::string(info.id), {}}))
@@ -196,6 +224,7 @@ class Search {
 
     SweepConfig config_;
     const JobHooks& hooks_;
+    const std::function<void(const SweepReport&)>& on_settings_;
     JobHooks inner_;
     SweepModels loaded_;
     int step_ = 0;
@@ -204,8 +233,9 @@ class Search {
 
 }  // namespace
 
-Result<SweepReport> run_search(const SweepConfig& config, const JobHooks& hooks) {
-    DS_ASSIGN(SweepReport report, Search(config, hooks).run());
+Result<SweepReport> run_search(const SweepConfig& config, const JobHooks& hooks,
+                               const std::function<void(const SweepReport&)>& on_settings) {
+    DS_ASSIGN(SweepReport report, Search(config, hooks, on_settings).run());
     DS_TRY(finish_sweep(config, report));
     return report;
 }

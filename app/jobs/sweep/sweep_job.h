@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,6 +32,8 @@ struct SweepConfig {
     ReplayConfig replay;
     std::vector<std::string> drafters = {"eagle3"};  ///< NAME[:PATH]
     std::vector<std::string> heads;  ///< specs; "fr-spec:v=2048|4096" stands for one head per value
+    bool only_usable =
+        false;  ///< run_search() leaves out heads that lack their files, instead of refusing them
     TreeGrid trees;
     std::vector<int> batches = {1};
     std::string profile;  ///< file of draftscope profile-machine
@@ -69,8 +72,9 @@ std::vector<TreeSpec> list_trees(const TreeGrid& grid);
 /// fastest of them are swept with grown trees, and the best of these with further top-k and depths. `config`
 /// is as for run_sweep(), but its trees are ignored, and no heads stand for all that are usable. Later steps
 /// keep whatever is near the fastest, so that a single conversation hardly decides what they sweep. The
-/// result is saved at the end, in place of what `config.save` had.
-Result<SweepReport> run_search(const SweepConfig& config, const JobHooks& hooks);
+/// result is saved at the end, in place of what `config.save` had. `on_settings` gets the settings so far.
+Result<SweepReport> run_search(const SweepConfig& config, const JobHooks& hooks,
+                               const std::function<void(const SweepReport&)>& on_settings = {});
 
 /// Advises a setting of the smallest batch (choose_setting()), or plain decoding if no setting is predicted
 /// to gain. `report` has settings.
@@ -86,16 +90,6 @@ struct ConfirmConfig {
     int limit = 0;             ///< conversations, 0 = all
 };
 
-/// A setting's prediction and its live run.
-struct ConfirmedSetting {
-    std::size_t setting = 0;  ///< place in SweepReport::settings
-    double tau = 0;           ///< measured
-    double tokens_per_second = 0;
-    Estimate speedup;  ///< measured, over plain decoding of the same prompts
-    /// Whether the intervals of predicted and measured speed-up overlap; absent without both.
-    std::optional<bool> agrees;
-};
-
 /// Checks whether the settings of a sweep could be run live. The profile's back end must be here, and the
 /// prompts must be given.
 Status check_confirm(const SweepConfig& config, const ConfirmConfig& live);
@@ -104,6 +98,11 @@ Status check_confirm(const SweepConfig& config, const ConfirmConfig& live);
 Result<std::vector<ConfirmedSetting>> confirm(const SweepReport& report, const SweepConfig& config,
                                               const ConfirmConfig& live, DebugGate& gate,
                                               const JobHooks& hooks);
+/// Runs methods in turns with plain decoding. `run` has the prompts and everything but the methods, which are
+/// in the syntax of parse_bench_method(). If cancelled, returns an error.
+Result<std::vector<ConfirmedSetting>> run_live(const SweepReport& report, const RunConfig& run,
+                                               std::vector<std::string> methods, DebugGate& gate,
+                                               const JobHooks& hooks);
 
 /// Runs a sweep or a search for the window, with the defaults of the commands.
 Result<std::shared_ptr<const SweepReport>> run_window_sweep(const SweepRequest& request,

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/phase.h"
 #include "base/phase_names.h"
 #include "capture/queries.h"
+#include "capture/rejections.h"
 #include "file_helpers.h"
 #include "random_capture.h"
 #include "stats/compare.h"
@@ -67,6 +70,44 @@ TEST_P(ViewsAndQueries, PhaseTablesAgree) {
         }
         EXPECT_EQ(rows.step(), SQLITE_DONE);
     }
+}
+
+TEST_P(ViewsAndQueries, RejectionsAgree) {
+    const ScratchFolder folder;
+    const std::string path = folder.file("a.dscope");
+    std::vector<Record> records =
+        RandomCapture(static_cast<std::uint64_t>(GetParam()), {2, 3, 20, 1 + GetParam() % 2, true, 1})
+            .records();
+    Rng rng(static_cast<std::uint64_t>(GetParam()), 8);
+    for (Record& record : records)
+        if (auto* step = std::get_if<StepRecord>(&record))
+            for (RoundRecord& round : step->rounds)
+                for (NodeRow& node : round.nodes) {  // few tokens, so that the target's are among the drafts
+                    node.token_id %= 3;
+                    node.target_token_id = static_cast<TokenId>(rng.below(4)) - (rng.below(10) == 0 ? 10 : 0);
+                    if (node.target_token_id < 0) node.target_token_id = no_token;
+                    node.target_covered = rng.below(3) == 0 ? std::nullopt : std::optional(rng.below(2) == 0);
+                }
+    write_all(path, records);
+    const auto loaded = require(load_capture(path));
+    const storage::Database db = open_plain(path);
+    std::set<RoundStop> seen;
+    for (const RowId run : {1, 2}) {
+        storage::Statement rows = db.prepare(
+            "SELECT round_id, stop, depth, token_id FROM v_rejection WHERE run_id = ? ORDER BY round_id");
+        ASSERT_TRUE(rows) << db.message();
+        rows.bind(1, run);
+        for (const RoundEnding& one : round_endings(*loaded, run)) {
+            ASSERT_EQ(rows.step(), SQLITE_ROW) << db.message();
+            EXPECT_EQ(rows.integer(0), loaded->rounds[one.round].row.id);
+            EXPECT_EQ(rows.text(1), to_text(one.stop));
+            EXPECT_EQ(rows.integer(2), one.depth);
+            EXPECT_EQ(rows.integer(3), one.token_id);
+            seen.insert(one.stop);
+        }
+        EXPECT_EQ(rows.step(), SQLITE_DONE);
+    }
+    EXPECT_GE(seen.size(), 3u);
 }
 
 /// Full references of every kind, by seed: driving, in another run of the same or other prompts, self-paced,
@@ -485,7 +526,7 @@ TEST(Views, WorkOnALiveFile) {
     ASSERT_TRUE(writer->flush().ok());
     const storage::Database db = open_plain(folder.file("a.dscope"), SQLITE_OPEN_READONLY);
     for (const char* view : {"v_span", "v_step_phase", "v_phase", "v_round", "v_head", "v_prompt",
-                             "v_category", "v_coverage", "v_draft_share"})
+                             "v_category", "v_coverage", "v_rejection", "v_draft_share"})
         EXPECT_NE(query(db, fmt::format("SELECT count(*) FROM {}", view)), std::vector<std::string>{"0"})
             << view;
 }

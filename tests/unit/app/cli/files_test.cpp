@@ -142,7 +142,7 @@ TEST_F(Files, PlotsAsPictures) {
     const std::string path = recorded();
     const ProcessResult all = run(folder_, {"export", path, "--to", "png", "--out", folder_.file("plots")});
     ASSERT_EQ(all.exit_code, 0) << all.err;
-    for (const char* plot : {"breakdown", "latency", "plane", "coverage", "tree"}) {
+    for (const char* plot : {"breakdown", "latency", "rejections", "plane", "coverage", "tree"}) {
         const std::string picture = read_text(folder_.file("plots/" + std::string(plot) + ".png"));
         EXPECT_EQ(picture.substr(1, 3), "PNG") << plot;
         EXPECT_NE(all.err.find(plot), std::string::npos);

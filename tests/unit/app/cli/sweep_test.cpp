@@ -207,7 +207,6 @@ TEST_F(SweepCommand, AdviseReportsBadInput) {
     write_profile("int8.json", tiny_gguf_vocab(), "int8");
     const Arguments recording = {"advise", "--recording", folder_->file("recorded"), "--model", model_};
     const Arguments profile = {"--profile", folder_->file("profile.json")};
-    expect_one_line_error(run(*folder_, recording + eagle2()), {"--profile", "profile-machine"});
     expect_one_line_error(
         run(*folder_, recording + eagle2() + Arguments{"--profile", folder_->file("int8.json")}),
         {"int8.json", "precision"});
@@ -215,6 +214,46 @@ TEST_F(SweepCommand, AdviseReportsBadInput) {
                           {"nope"});
     expect_one_line_error(run(*folder_, recording + profile + eagle2() + Arguments{"--batch", "0"}),
                           {"--batch"});
+}
+
+/// From a model alone: records, measures, searches, and runs the advised setting. A second time the costs are
+/// kept.
+TEST_F(SweepCommand, AdviseMakesWhatItLacks) {
+    const Arguments words =
+        arguments(
+            "advise --model {} --prompts {} --limit 6 --max-new 16 --precision f32 --threads 1 "
+            "--heads full --json --quiet",
+            model_, folder_->file("prompts.jsonl")) +
+        eagle2();
+    const std::string cache = folder_->file("cache");
+    const StartOptions options{.cache = cache.c_str()};
+    const json found = parse_output(run(*folder_, words, options));
+    EXPECT_EQ(found["conversations"], 6);
+    EXPECT_EQ(found["max_new"], 16);
+    EXPECT_GT(found["settings"], 20);
+    ASSERT_GE(found["live"].size(), 1u);
+    EXPECT_GT(found["live"][0]["tokens_per_second"], 0);
+    EXPECT_EQ(found["live"][0]["speedup"]["interval"].size(), 2u);
+    EXPECT_NE(found["live_verdict"].get<std::string>().find("Run here"), std::string::npos);
+    EXPECT_EQ(found["profile"]["kind"], "measured");
+    EXPECT_EQ(found["recording"].get<std::string>().find(cache), 0u);
+    const json again = parse_output(run(*folder_, words, options));
+    EXPECT_EQ(again["profile"]["file"], found["profile"]["file"]);
+    EXPECT_EQ(again["recording"], found["recording"]);
+    // A recording that is given is not made again.
+    const json given = parse_output(
+        run(*folder_,
+            arguments("advise --recording {} --model {} --precision f32 --threads 1 --heads full "
+                      "--json --quiet",
+                      folder_->file("recorded"), model_) +
+                eagle2(),
+            options));
+    EXPECT_EQ(given["recording"], folder_->file("recorded"));
+    EXPECT_EQ(given["conversations"], 7);
+    EXPECT_EQ(given["profile"]["file"], found["profile"]["file"]);
+    expect_one_line_error(
+        run(*folder_, arguments("advise --model {} --prompts none.jsonl --quiet", model_) + eagle2()),
+        {"none.jsonl"});
 }
 
 /// Files of other versions, and grids that are too large, are refused before anything is swept.

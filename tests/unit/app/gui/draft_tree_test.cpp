@@ -56,6 +56,30 @@ std::vector<TreeBox> make_boxes(const std::vector<int>& parents) {
     return boxes;
 }
 
+TEST(DraftTreeModel, ComparesTwoTreesByTheirTokens) {
+    DraftTreeModel model = make_model(small_round());
+    RoundRecord other = small_round();
+    other.nodes[1].token_id = 5;  // instead of " a"
+    other.nodes[4].token_id = 4;  // instead of " sat", with a child of its own
+    other.nodes.push_back(node(5, 4, 3, 2, 0.1));
+    const std::size_t before = model.nodes.size();
+    const TreeDifference found = compare_trees(model, make_model(other));
+    EXPECT_EQ(found.kept, 2) << "\" the\" and its first child";
+    EXPECT_EQ(found.gained, 2);
+    EXPECT_EQ(found.lost, 3);
+    EXPECT_EQ(to_text(found), "1 accepted instead of 1; 2 nodes kept, 2 gained, 3 lost");
+    ASSERT_EQ(model.nodes.size(), before + 3);
+    EXPECT_EQ(model.nodes.back().kind, TreeNodeKind::target) << "the target's token stays last";
+    for (const TreeNode& one : model.nodes)
+        if (one.kind == TreeNodeKind::lost) {
+            EXPECT_EQ(one.depth, model.nodes[static_cast<std::size_t>(one.parent)].depth + 1);
+            EXPECT_FALSE(one.gained);
+        }
+    DraftTreeModel same = make_model(small_round());
+    EXPECT_EQ(compare_trees(same, make_model(small_round())).lost, 0);
+    EXPECT_EQ(same.nodes.size(), before);
+}
+
 TEST(DraftTreeLayout, PlacesParentsBetweenTheirChildren) {
     // 0 -> {1, 2}; 1 -> {3, 4}; 2 -> {5}
     const std::vector<float> y = layout_tree(make_boxes({-1, 0, 0, 1, 1, 2}));

@@ -60,7 +60,8 @@ TEST_F(ControllerTest, RunsToTheEndAndListsTheChoices) {
     EXPECT_FALSE(status.capability_line.empty());
     // As in doctor and captures.
     for (const Capability& capability : describe_capabilities().capabilities) {
-        EXPECT_NE(status.capability_line.find(capability.name + ": " + capability.brief), std::string::npos);
+        const std::string brief = capability.name + ": " + capability.brief;
+        EXPECT_EQ(status.capability_line.find(brief) != std::string::npos, capability.available) << brief;
         EXPECT_NE(status.capability_details.find(capability.state), std::string::npos) << capability.name;
     }
     ASSERT_GE(status.heads.size(), 2u);
@@ -175,6 +176,48 @@ TEST_F(ControllerTest, ShowsTheSweepsOfAFile) {
     ASSERT_TRUE(until([&] { return !controller_->status().error.empty(); }));
     EXPECT_NE(controller_->status().error.find("names no recording"), std::string::npos);
     EXPECT_EQ(controller_->status().sweeps.size(), 1u) << "a failed sweep replaces none";
+}
+
+/// The same setting from the same text drafts the same tree, of a live run and of an opened file.
+TEST_F(ControllerTest, WhatIfOfTheRunsOwnSettingIsItsTree) {
+    RunConfig config = files_.config();
+    config.tree = "depth=2,topk=2,nodes=6";
+    controller_->submit({CmdStart{config}});
+    ASSERT_TRUE(until_ended(1));
+    const auto snapshot = controller_->snapshot();
+    ASSERT_GT(snapshot->rounds.size(), 4u);
+    const auto tokens = [](const RoundTree& tree) {
+        std::vector<std::pair<int, TokenId>> out;
+        for (const NodeRow& node : tree.nodes) out.emplace_back(node.parent, node.token_id);
+        return out;
+    };
+    const auto draft_again = [&](std::size_t round, const std::string& tree) {
+        const RoundRow& row = snapshot->rounds[round].row;
+        WhatIf wanted{
+            row.run_id, row.prompt_id, row.context_length, {}, snapshot->run(row.run_id)->precision};
+        wanted.setting.model = config.model;
+        wanted.setting.drafter = config.drafter;
+        wanted.setting.head = "full";
+        wanted.setting.tree = tree;
+        wanted.setting.threads = 1;
+        const std::size_t before = controller_->status().what_ifs.size();
+        controller_->submit({CmdWhatIf{wanted}});
+        EXPECT_TRUE(until([&] {
+            const JobStatus status = controller_->status();
+            return status.what_ifs.size() > before || !status.error.empty();
+        }));
+        EXPECT_EQ(controller_->status().error, "");
+        return controller_->status().what_ifs.back().snapshot;
+    };
+    for (const std::size_t round : {std::size_t{0}, std::size_t{3}}) {
+        const auto again = draft_again(round, config.tree);
+        ASSERT_EQ(again->rounds.size(), 1u);
+        EXPECT_EQ(tokens(*again->tree(0)), tokens(*snapshot->tree(round))) << round;
+        EXPECT_EQ(again->rounds[0].row.accepted, snapshot->rounds[round].row.accepted);
+        EXPECT_EQ(again->rounds[0].row.context_length, snapshot->rounds[round].row.context_length);
+    }
+    EXPECT_EQ(draft_again(3, "chain=1")->rounds[0].row.tree_nodes, 2);
+    EXPECT_EQ(controller_->snapshot()->runs.size(), 1u) << "the shown capture stays as it is";
 }
 
 TEST_F(ControllerTest, StopCancelsTheRun) {

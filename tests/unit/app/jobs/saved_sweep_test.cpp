@@ -57,6 +57,9 @@ TEST(SavedSweep, ShowsTheSameFromAFile) {
     const std::string file = folder.file("sweep.dscope");
     SweepReport made = report();
     made.advice = advise(made);
+    made.live_verdict = "as predicted";
+    made.confirmed = {{setting_name(made.settings[1]), 1, 1.9, 150, {1.4, Interval{1.2, 1.6}}, true},
+                      {"ngram @ chain=3", {}, 1.2, 90, {0.9, {}}, {}}};
     ASSERT_TRUE(is_ok(save_sweep(file, made)));
     prepare_for_window(made);
     const auto loaded = load_sweeps(file);
@@ -103,6 +106,14 @@ TEST(SavedSweep, ShowsTheSameFromAFile) {
     EXPECT_EQ(view.oracles[1].positions, made.oracles[1].positions);
     EXPECT_EQ(view.advice.choice.chosen, made.advice.choice.chosen);
     ASSERT_TRUE(view.advice.choice.chosen.has_value());
+    EXPECT_EQ(view.advice.headline, made.advice.headline);
+    EXPECT_EQ(view.advice.reasons, made.advice.reasons);
+    EXPECT_EQ(view.live_verdict, "as predicted");
+    ASSERT_EQ(view.confirmed.size(), 2u);
+    EXPECT_EQ(view.confirmed[0].setting, 1u);
+    EXPECT_DOUBLE_EQ(view.confirmed[0].speedup.interval.value().high, 1.6);
+    EXPECT_EQ(view.confirmed[1].setting, std::nullopt);
+    EXPECT_FALSE(view.confirmed[1].speedup.interval.has_value());
 }
 
 TEST(SavedSweep, FilesWithoutADescriptionStillShowTheirFigures) {

@@ -1,11 +1,16 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
 #include "app/jobs/run/recorder.h"
 #include "storage/capture_file.h"
+#include "tests/support/capture_builder.h"
 #include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
@@ -117,6 +122,33 @@ void push_run(RecordSink& sink, RowId run) {
     prompt.finish = Finish::length;
     sink.push(PromptEnded{prompt});
     sink.push(RunEnded{run, RunEnd::ok, 100, {run, 1100, 1767225600'000000100, std::nullopt}});
+}
+
+/// Saves under a limit of the file size in a child process; returns 0 if that is refused with a message that
+/// names the file.
+int save_on_full_disk(const Snapshot& snapshot, const std::string& path, rlim_t bytes) {
+    const pid_t child = fork();
+    if (child == 0) {
+        signal(SIGXFSZ, SIG_IGN);
+        const rlimit limit{bytes, bytes};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        const Status saved = save_snapshot(snapshot, path);
+        _exit(saved.ok() ? 1 : saved.error().message.find(path) == std::string::npos ? 2 : 0);
+    }
+    int ended = 0;
+    waitpid(child, &ended, 0);
+    return WIFEXITED(ended) ? WEXITSTATUS(ended) : 3;
+}
+
+TEST(SnapshotRecords, AFullDiskLeavesNoFiles) {
+    const testing::ScratchFolder folder;
+    testing::CaptureBuilder built;
+    for (int step = 0; step < 2000; ++step) built.step(10 * step, 10 * step + 9);
+    const Snapshot snapshot = built.snapshot();
+    for (const rlim_t bytes : {rlim_t{5'000}, rlim_t{150'000}, rlim_t{250'000}}) {
+        EXPECT_EQ(save_on_full_disk(snapshot, folder.file("a.dscope"), bytes), 0) << bytes;
+        EXPECT_TRUE(fs::is_empty(folder.path())) << bytes;
+    }
 }
 
 TEST(SnapshotRecords, CopyContainsTheSameRows) {

@@ -61,6 +61,31 @@ TEST(Breakpoints, TextIsFoundAcrossRoundsAndOnlyOnce) {
     EXPECT_EQ(met(watch, {1, 1, 0, false, "nee", 3}, points), "");
 }
 
+TEST(Breakpoints, RoundTokenAndTimeOfAStep) {
+    BreakpointWatch watch;
+    Breakpoints points;
+    points.round = 3;
+    RoundEnd end{.accepted = 1, .tree_depth = 1};
+    end.round = 2;
+    EXPECT_EQ(met(watch, end, points), "");
+    end.round = 3;
+    EXPECT_EQ(met(watch, end, points), "round 3");
+    points = {};
+    points.token_id = 42;
+    const std::vector<TokenId> tokens = {7, 42};
+    EXPECT_EQ(met(watch, end, points), "");
+    end.committed = tokens;
+    EXPECT_EQ(met(watch, end, points), "token 42 committed");
+    points = {};
+    points.step_ms = 1e9;
+    watch.phase_ended(took(Phase::head, 1000), points);
+    EXPECT_EQ(met(watch, end, points), "");
+    points.step_ms = 1e-9;
+    watch.phase_ended(took(Phase::head, 1000), points);
+    EXPECT_NE(met(watch, end, points).find("step of"), std::string::npos);
+    EXPECT_EQ(met(watch, end, points), "") << "the next step has no phases yet";
+}
+
 TEST(Breakpoints, AnySequenceOfABatchCanHitOne) {
     BreakpointWatch watch;
     Breakpoints points;
