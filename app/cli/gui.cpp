@@ -70,7 +70,8 @@ void add_gui(CLI::App& program, Action& action) {
     command->footer(
         "Example: draftscope gui run.dscope --screenshot run.png --frames 5 --theme light\n"
         "         draftscope gui full.dscope slimspec.dscope --layout compare\n"
-        "         draftscope gui --model MODEL.gguf --drafter eagle3:FOLDER --prompts FILE.jsonl\n"
+        "         draftscope gui --model my-model.gguf --drafter eagle3:path/to/checkpoint "
+        "--prompts my-prompts.jsonl\n"
         "         draftscope gui --watch http://127.0.0.1:8080 --prompts "
         "assets/prompts/spec_bench_half.jsonl "
         "--limit 4");

@@ -51,6 +51,7 @@ SMALLER = [
     ("USER_GUIDE.md", "--heads full,microspec", "--heads full --max-new 8"),
     ("USER_GUIDE.md", "--out machine.json", "--out machine.json --drafters eagle3:path/to/checkpoint --heads full,microspec --contexts 64 --batches 1 --rounds 2"),
     ("help", "slimspec.dscope --layout compare", "slimspec.dscope --layout compare --screenshot compare.png --frames 2"),
+    ("help", "gui --model", "gui --screenshot own.png --frames 2 --model"),
     ("help", "gui --watch", "gui --screenshot watched.png --frames 2 --watch"),
     ("help", "--vocab 128256 --hidden 4096", "--vocab 4096 --hidden 256 --seconds 0.01"),
 ]
@@ -110,7 +111,7 @@ def commands_of(block):
 
 def help_examples(program):
     """The examples of every subcommand's --help, in the order in which one makes the files of the next."""
-    order = ["run", "record", "fit", "replay", "bench", "stats", "check", "merge", "compare", "export", "gui", "doctor", "kernels"]
+    order = ["run", "record", "fit", "replay", "profile-machine", "bench", "stats", "check", "merge", "compare", "export", "gui", "doctor", "kernels"]
     listed = re.findall(r"^  ([\w-]+) {2,}", subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout.split("Look:")[1], flags=re.M)
     order += [name for name in listed if name not in order]
     one = "draftscope run --prompt 'Name two.' --max-new 24 --quiet"

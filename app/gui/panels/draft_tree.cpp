@@ -410,17 +410,27 @@ void draw_what_if_popup(PanelContext& c, TreeState& state, const RoundRow& round
         }
         ImGui::EndCombo();
     }
+    std::vector<std::string> usable;
+    for (const HeadChoice& head : c.status.heads)
+        if (why_not(head, setting.drafter).empty()) usable.push_back(head.spec);
     ImGui::SetNextItemWidth(16 * c.style.em);
     ImGui::InputTextWithHint("tree", "chain=3", &setting.tree);
-    if (icon_button(c.style, Icon::play, "Draft##what_if", c.status.state == JobState::idle, true)) {
+    const bool idle = c.status.state == JobState::idle;
+    const bool one = icon_button(c.style, Icon::play, "Draft##what_if", idle, true);
+    ImGui::SameLine();
+    const bool all_heads =
+        icon_button(c.style, Icon::play, "All heads##what_if", idle && !usable.empty(), false);
+    show_tooltip(c.style, "Which heads would have had the target's tokens.");
+    if (one || all_heads) {
         setting.model = c.config.model;
         setting.artefacts = c.config.artefacts;
         setting.threads = c.config.threads;
         const bool uses_head = find_traits(c.status.drafters, setting.drafter).uses_head;
-        WhatIf wanted{round.run_id, round.prompt_id, round.context_length, setting, ""};
+        WhatIf wanted{round.run_id, round.prompt_id, round.context_length, setting, "", {}};
         if (const RunRow* run = c.snapshot.run(round.run_id); run != nullptr)
             wanted.precision = run->precision;
         if (!uses_head) wanted.setting.head.clear();
+        if (all_heads) wanted.heads = std::move(usable);
         c.commands.emplace_back(std::in_place_type<CmdWhatIf>, CmdWhatIf{std::move(wanted)});
         state.shows_newest = true;
         ImGui::CloseCurrentPopup();
@@ -449,15 +459,16 @@ void draw_what_if(PanelContext& c, TreeState& state) {
     if (places.empty()) return;
     ImGui::SameLine();
     ImGui::SetNextItemWidth(-FLT_MIN);
-    const std::string now =
-        state.shown ? "what if: " + what_if_name(c.status.what_ifs[*state.shown].wanted) : "as decoded";
+    const auto text = [&](std::size_t i) {
+        const WhatIfResult& result = c.status.what_ifs[i];
+        return fmt::format("what if: {}: {} accepted", what_if_name(result.wanted),
+                           result.snapshot->rounds[0].row.accepted);
+    };
+    const std::string now = state.shown ? text(*state.shown) : "as decoded";
     if (!ImGui::BeginCombo("##trees", now.c_str())) return;
     if (ImGui::Selectable("as decoded", !state.shown)) state.shown.reset();
     for (const std::size_t i : places)
-        if (ImGui::Selectable(
-                fmt::format("what if: {}##{}", what_if_name(c.status.what_ifs[i].wanted), i).c_str(),
-                state.shown == i))
-            state.shown = i;
+        if (ImGui::Selectable(fmt::format("{}##{}", text(i), i).c_str(), state.shown == i)) state.shown = i;
     ImGui::EndCombo();
 }
 

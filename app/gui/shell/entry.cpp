@@ -96,7 +96,7 @@ Status take_screenshot(Controller& controller, const GuiOptions& options) {
     while (!app.ready() && monotonic_ns() < ready_by) draw(1);
     draw(first_frames);
     wait_for_files(app, options);
-    if (!options.watch.empty() || (options.run_demo && options.files.empty()))
+    if (!options.watch.empty() || (options.run_demo && options.files.empty() && !options.sets_session))
         wait_for_run(app, options.wait_seconds);
     draw(first_frames);  // panels request slow jobs such as a comparison
     wait_for_files(app, options);

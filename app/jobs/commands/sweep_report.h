@@ -110,9 +110,10 @@ struct SettingReplay {
 /// A round to draft again with another setting, from the same text.
 struct WhatIf {
     RowId run_id = 0, prompt_id = 0;
-    int context_length = 0;  ///< as in RoundRow
-    SettingReplay setting;   ///< without its recording
-    std::string precision;   ///< of the run; "" = not known
+    int context_length = 0;          ///< as in RoundRow
+    SettingReplay setting;           ///< without its recording
+    std::string precision;           ///< of the run; "" = not known
+    std::vector<std::string> heads;  ///< tried one after another instead of the setting's; empty = only that
 };
 
 }  // namespace draftscope

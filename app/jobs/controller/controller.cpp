@@ -20,7 +20,6 @@
 #include "app/jobs/sweep/sweep_job.h"
 #include "app/jobs/watch/watch_job.h"
 #include "base/log.h"
-#include "base/temporary_folder.h"
 #include "engine/draft/registry.h"
 #include "storage/capture_file.h"
 #include "storage/import/import_rounds.h"
@@ -388,33 +387,15 @@ void perform(JobThread& jobs, const CmdReplaySetting& command) {
     if (!done.ok()) jobs.shared.set_error(done.error());
 }
 
-/// Collects the records of a small capture.
-class CollectedCapture final : public RecordSink {
-  public:
-    void push(Record record) override { capture_.apply(record); }
-    std::shared_ptr<const Snapshot> snapshot() const {
-        return std::make_shared<const Snapshot>(capture_.snapshot(1));
-    }
-
-  private:
-    Capture capture_;
-};
-
 void perform(JobThread& jobs, const CmdWhatIf& command) {
     Shared& shared = jobs.shared;
+    const auto keep = [&](const WhatIf& wanted, std::shared_ptr<const Snapshot> drafted) {
+        shared.update([&](JobStatus& status) { status.what_ifs.push_back({wanted, drafted}); });
+        shared.wake();
+    };
     const std::shared_ptr<const Snapshot> shown = shared.recorder.snapshot();
-    TemporaryFolder folder;
-    Status done = folder.make("capture");
-    std::string capture = shown->source;
-    if (done.ok() && capture.empty()) {
-        capture = folder.file("shown.dscope");
-        done = save_snapshot(*shown, capture);
-    }
-    CollectedCapture made;
-    RowIds ids;
-    if (done.ok()) done = what_if(command.wanted, capture, ids, made, job_hooks(shared, replaying_activity));
-    if (!done.ok()) return shared.set_error(done.error());
-    shared.update([&](JobStatus& status) { status.what_ifs.push_back({command.wanted, made.snapshot()}); });
+    const Status done = what_if(command.wanted, *shown, keep, job_hooks(shared, replaying_activity));
+    if (!done.ok()) shared.set_error(done.error());
 }
 
 void perform(JobThread& jobs, const CmdMeasureKernels& command) {

@@ -1,17 +1,20 @@
 #pragma once
 
-#include <string>
+#include <memory>
 
 #include "app/jobs/commands/sweep_report.h"
+#include "base/function_ref.h"
 #include "base/job_hooks.h"
 #include "base/result.h"
-#include "capture/record.h"
+#include "capture/capture.h"
 
 namespace draftscope {
 
-/// Drafts one round of a capture again with another setting, from the same text. Sends it to `sink` as a run
-/// of one round. The target's files must be those of the run. Blocks.
-Status what_if(const WhatIf& wanted, const std::string& capture, RowIds& ids, RecordSink& sink,
+/// Drafts one round of `shown` again with another setting, from the same text. Calls `on_drafted` for each
+/// head with its setting and a snapshot of one run with one round. The target's files must be those of the
+/// run. Blocks.
+Status what_if(const WhatIf& wanted, const Snapshot& shown,
+               FunctionRef<void(const WhatIf&, std::shared_ptr<const Snapshot>)> on_drafted,
                const JobHooks& hooks);
 
 }  // namespace draftscope

@@ -191,10 +191,11 @@ TEST_F(ControllerTest, WhatIfOfTheRunsOwnSettingIsItsTree) {
         for (const NodeRow& node : tree.nodes) out.emplace_back(node.parent, node.token_id);
         return out;
     };
-    const auto draft_again = [&](std::size_t round, const std::string& tree) {
+    const auto draft_again = [&](std::size_t round, const std::string& tree,
+                                 const std::vector<std::string>& heads = {}) {
         const RoundRow& row = snapshot->rounds[round].row;
-        WhatIf wanted{
-            row.run_id, row.prompt_id, row.context_length, {}, snapshot->run(row.run_id)->precision};
+        WhatIf wanted{row.run_id, row.prompt_id, row.context_length, {}, snapshot->run(row.run_id)->precision,
+                      heads};
         wanted.setting.model = config.model;
         wanted.setting.drafter = config.drafter;
         wanted.setting.head = "full";
@@ -204,7 +205,8 @@ TEST_F(ControllerTest, WhatIfOfTheRunsOwnSettingIsItsTree) {
         controller_->submit({CmdWhatIf{wanted}});
         EXPECT_TRUE(until([&] {
             const JobStatus status = controller_->status();
-            return status.what_ifs.size() > before || !status.error.empty();
+            return status.what_ifs.size() >= before + std::max<std::size_t>(heads.size(), 1) ||
+                   !status.error.empty();
         }));
         EXPECT_EQ(controller_->status().error, "");
         return controller_->status().what_ifs.back().snapshot;
@@ -217,6 +219,8 @@ TEST_F(ControllerTest, WhatIfOfTheRunsOwnSettingIsItsTree) {
         EXPECT_EQ(again->rounds[0].row.context_length, snapshot->rounds[round].row.context_length);
     }
     EXPECT_EQ(draft_again(3, "chain=1")->rounds[0].row.tree_nodes, 2);
+    EXPECT_EQ(draft_again(3, "chain=1", {"full", "microspec:wmax=64"})->runs[0].head, "microspec:wmax=64");
+    EXPECT_EQ(controller_->status().what_ifs.size(), 5u);
     EXPECT_EQ(controller_->snapshot()->runs.size(), 1u) << "the shown capture stays as it is";
 }
 
