@@ -110,7 +110,7 @@ json rows_as_results(const json& about, const json& own) {
             std::vector<std::string> words;
             for (const json& cell : row)
                 if (cell.is_string()) words.push_back(cell.get<std::string>());
-            if (row.back().is_number() && fmt::format("{}", fmt::join(words, ", ")) == pair.at(0))
+            if (row.back().is_number() && json(fmt::format("{}", fmt::join(words, ", "))) == pair.at(0))
                 for (const std::string& quantity : quantities(own, "average")) result[quantity] = row.back();
         }
         out.push_back(std::move(result));

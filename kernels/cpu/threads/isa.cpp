@@ -1,7 +1,9 @@
 #include "kernels/thread_pool.h"
 
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
+#endif
+#if defined(__x86_64__) && defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -24,6 +26,19 @@ bool amx_allowed() {
     return false;
 #endif
 }
+
+#if defined(__x86_64__) && defined(__GNUC__)
+// Clang 16's __builtin_cpu_supports() does not know these two, which use the registers of AVX2.
+bool has_f16c() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & (1u << 29)) != 0;
+}
+
+bool has_avx_vnni() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1u << 4)) != 0;
+}
+#endif
 
 }  // namespace
 
@@ -50,11 +65,11 @@ std::string_view to_text(Isa isa) {
 Isa supported_isa() {
 #if defined(__x86_64__) && defined(__GNUC__)
     // These compiler checks include whether the operating system saves the wide registers.
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
         return Isa::portable;
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
-        return __builtin_cpu_supports("avxvnni") ? Isa::avx_vnni : Isa::avx2;
+        return has_avx_vnni() ? Isa::avx_vnni : Isa::avx2;
     }
     if (!__builtin_cpu_supports("avx512vnni")) return Isa::avx512;
     if (!__builtin_cpu_supports("avx512bf16")) return Isa::avx512_vnni;
@@ -68,7 +83,7 @@ Isa supported_isa() {
 bool can_run(Isa isa) {
 #if defined(__x86_64__) && defined(__GNUC__)
     // The only level that higher levels need not include.
-    if (isa == Isa::avx_vnni && !__builtin_cpu_supports("avxvnni")) return false;
+    if (isa == Isa::avx_vnni && !has_avx_vnni()) return false;
 #endif
     return isa <= supported_isa();
 }
