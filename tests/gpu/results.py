@@ -59,27 +59,21 @@ def table(header, rows):
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n\n"
 
 
-def card_of(device):
-    """"h100" or "h200", for which there are goals; "" for another card."""
-    return next((card for card in ("h100", "h200") if card in device.lower()), "")
-
-
-def goal_text(name, card, unit=1, digits=0):
-    """A goal of this card, from tools/gpu_estimate.py; "-" for another card."""
-    if not card:
+def full_head_goal(device):
+    """Microseconds of the full head on this card, from tools/gpu_estimate.py; "-" for a card without goals."""
+    card = next((card for card in ("h100", "h200") if card in device.lower()), None)
+    if card is None:
         return "-"
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
     import gpu_estimate
-    row = next(row for row in gpu_estimate.ROWS if row.name.startswith(name))
-    return f"{row.goal_of(card) * unit:.{digits}f}"
+    return f"{next(row for row in gpu_estimate.ROWS if row.name.startswith('full head')).goal_of(card):.0f}"
 
 
 def kernel_part(name, report):
-    card = card_of(report["device"])
     llama = (report["vocab"], report["hidden"]) == (128256, 4096)
     def goal(op):
         full = op["op"] == "head" and op["mode"] == "cold" and op["rows"] == 1
-        return goal_text("full head", card) if full and llama else "-"
+        return full_head_goal(report["device"]) if full and llama else "-"
     rows = [[op["op"], op["mode"], op["rows"], f"{op['median_us']:.2f}", goal(op), f"{op['best_us']:.2f}", f"{op.get('spread_us', 0):.2f}",
              f"{op['gb_per_s']:.0f}"]
             for op in report["ops"]]
