@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/utf8.h"
+#include "capture/capture.h"
 
 namespace draftscope {
 namespace {
@@ -51,6 +52,16 @@ std::string quote_token(std::string_view bytes, std::size_t max_characters) {
     for (std::size_t units = 0; end < bytes.size() && units < max_characters; ++units)
         end += next_utf8(bytes.substr(end)).length;
     return fmt::format("\"{}{}\"", format_token(bytes.substr(0, end)), end < bytes.size() ? "..." : "");
+}
+
+std::string token_label(const Snapshot& snapshot, const RunRow* run, TokenId token) {
+    if (token == no_token) return "none";
+    const Vocab* vocab = run == nullptr ? nullptr : snapshot.vocab(run->vocab_id);
+    if (vocab == nullptr || token < 0 || static_cast<std::size_t>(token) >= vocab->rows.size())
+        return fmt::format("#{}", token);
+    const VocabRow& row = vocab->rows[token];
+    const std::string& bytes = row.bytes.empty() ? row.text : row.bytes;
+    return bytes.empty() ? fmt::format("#{}", token) : quote_token(bytes);
 }
 
 std::string replace_missing_glyphs(std::string_view text, const std::function<bool(char32_t)>& has_glyph) {

@@ -140,13 +140,6 @@ json statistics_json(const RunStatistics& s) {
 /// Tokens of the list of missed ones; our default.
 constexpr std::size_t shown_missed = 20;
 
-std::string token_text(const Snapshot& snapshot, RowId run_id, TokenId token) {
-    const RunRow* run = snapshot.run(run_id);
-    const Vocab* vocab = run == nullptr ? nullptr : snapshot.vocab(run->vocab_id);
-    const bool known = vocab != nullptr && token >= 0 && static_cast<std::size_t>(token) < vocab->rows.size();
-    return known ? quote_token(vocab->rows[token].bytes) : fmt::format("#{}", token);
-}
-
 json stops_json(const StopCounts& counts) {
     json out = {{"label", counts.label}, {"rounds", counts.all()}};
     for (int s = 0; s < round_stops; ++s) out[std::string(to_text(RoundStop{s}))] = counts.rounds[s];
@@ -163,7 +156,7 @@ json rejections_json(const Snapshot& snapshot, RowId run_id) {
     for (std::size_t m = 0; m < std::min(found.missed.size(), shown_missed); ++m) {
         const MissedToken& token = found.missed[m];
         out["missed"].push_back({{"token_id", token.token_id},
-                                 {"text", token_text(snapshot, run_id, token.token_id)},
+                                 {"text", token_label(snapshot, snapshot.run(run_id), token.token_id)},
                                  {"rounds", token.rounds},
                                  {"outside_set", token.outside_set}});
     }
@@ -192,7 +185,8 @@ std::string rejections_text(const Snapshot& snapshot, RowId run_id) {
     std::vector<std::string> missed;
     constexpr std::size_t in_a_line = 8;
     for (std::size_t m = 0; m < std::min(found.missed.size(), in_a_line); ++m)
-        missed.push_back(fmt::format("{} {}", token_text(snapshot, run_id, found.missed[m].token_id),
+        missed.push_back(fmt::format("{} {}",
+                                     token_label(snapshot, snapshot.run(run_id), found.missed[m].token_id),
                                      found.missed[m].rounds));
     if (!missed.empty()) out += fmt::format("most missed: {}\n", fmt::join(missed, ", "));
     return out + "\n";

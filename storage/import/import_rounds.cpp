@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/did_you_mean.h"
+#include "capture/collected_capture.h"
 #include "storage/import/round_lines.h"
 
 namespace draftscope {
@@ -139,12 +140,6 @@ class Importer : public RoundsImport, private storage::RoundsSink {
     Status status_;
 };
 
-/// Applies the records to a capture in memory.
-struct SnapshotSink : RecordSink {
-    Capture capture;
-    void push(Record record) override { capture.apply(record); }
-};
-
 }  // namespace
 
 std::unique_ptr<RoundsImport> RoundsImport::create(RoundsOptions options, RecordSink& sink) {
@@ -191,14 +186,14 @@ Status read_rounds_files(RoundsImport& import, const std::vector<std::string>& p
 }
 
 Result<std::shared_ptr<const Snapshot>> import_rounds(const std::string& path, RoundsReport* report) {
-    SnapshotSink sink;
+    CollectedCapture sink;
     sink.capture.set_source(path);
     const auto import = RoundsImport::create({}, sink);
     DS_TRY(read_rounds_files(*import, {path}));
     DS_ASSIGN(RoundsReport found, import->finish());
     say_notes(found.notes);
     if (report != nullptr) *report = std::move(found);
-    return std::make_shared<const Snapshot>(sink.capture.snapshot(1));
+    return sink.snapshot();
 }
 
 }  // namespace draftscope

@@ -8,9 +8,9 @@
 #include <numeric>
 #include <span>
 
-#include "app/gui/models/draft_tree.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
+#include "capture/token_text.h"
 
 namespace draftscope {
 namespace {

@@ -502,16 +502,6 @@ std::string box_label(std::string_view quoted) {
     return out;
 }
 
-std::string token_label(const Snapshot& snapshot, const RunRow* run, TokenId token) {
-    if (token == no_token) return "none";
-    const Vocab* vocab = run == nullptr ? nullptr : snapshot.vocab(run->vocab_id);
-    if (vocab == nullptr || token < 0 || static_cast<std::size_t>(token) >= vocab->rows.size())
-        return fmt::format("#{}", token);
-    const VocabRow& row = vocab->rows[token];
-    const std::string& bytes = row.bytes.empty() ? row.text : row.bytes;
-    return bytes.empty() ? fmt::format("#{}", token) : quote_token(bytes);
-}
-
 void replace_missing_glyphs(DraftTreeModel& model, const std::function<bool(char32_t)>& has_glyph) {
     const auto replace = [&](std::string& text) { text = replace_missing_glyphs(text, has_glyph); };
     replace(model.headline);

@@ -80,8 +80,6 @@ std::string to_text(const TreeDifference& difference);
 
 /// Converts quoted text for a node box: without quotes, spaces as middle dots.
 std::string box_label(std::string_view quoted);
-/// Returns the token's text, or its id ("#123") if the vocabulary is unknown or has no bytes for it.
-std::string token_label(const Snapshot& snapshot, const RunRow* run, TokenId token);
 /// Replaces characters without a glyph by their code points in all texts of the model.
 void replace_missing_glyphs(DraftTreeModel& model, const std::function<bool(char32_t)>& has_glyph);
 /// Returns a node's description in two lines, for the strip below the tree.

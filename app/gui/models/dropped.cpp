@@ -61,26 +61,20 @@ DroppedKind dropped_kind(const std::string& path) {
     return prompts ? DroppedKind::prompts : DroppedKind::capture;
 }
 
-std::string use_dropped(const std::string& path, DroppedKind kind, RunConfig& config) {
+std::string use_dropped(const std::string& path, DroppedKind kind, bool needs_weights, RunConfig& config) {
     const std::string name = short_name(path);
     switch (kind) {
         case DroppedKind::model:
             config.model = path;
             return fmt::format("{} is the model of the next run", name);
-        case DroppedKind::drafter: {
-            // The drafter that is chosen stays, if it can have a checkpoint.
-            const std::string id(spec_name(config.drafter));
-            const bool takes = id != "ngram" && id != "suffix" && id != "none";
-            config.drafter = (takes ? id : std::string("eagle3")) + ":" + path;
+        case DroppedKind::drafter:
+            config.drafter = fmt::format("{}:{}", needs_weights ? spec_name(config.drafter) : "eagle3", path);
             return fmt::format("{} is the drafter's checkpoint", name);
-        }
         case DroppedKind::head_weights: {
             const std::string head(spec_name(config.head));
             if (head == full_head_id || head == "auto")
                 return "select the head that " + name + " belongs to, and drop it again";
-            std::erase_if(config.artefacts,
-                          [&](const std::string& file) { return file.starts_with(head + "="); });
-            config.artefacts.push_back(head + "=" + path);
+            set_head_weights(config, head, path);
             return fmt::format("{} has the weights of {}", name, head);
         }
         case DroppedKind::prompts:

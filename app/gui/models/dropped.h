@@ -13,7 +13,8 @@ enum class DroppedKind { capture, model, drafter, head_weights, prompts, recordi
 /// be opened.
 DroppedKind dropped_kind(const std::string& path);
 
-/// Makes a dropped path part of the session. Returns what was done, in one line.
-std::string use_dropped(const std::string& path, DroppedKind kind, RunConfig& config);
+/// Makes a dropped path part of the session. Returns what was done, in one line. `needs_weights`: of the
+/// session's drafter, which then takes a checkpoint.
+std::string use_dropped(const std::string& path, DroppedKind kind, bool needs_weights, RunConfig& config);
 
 }  // namespace draftscope

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "app/gui/models/draft_tree.h"
 #include "base/format_count.h"
+#include "capture/token_text.h"
 
 namespace draftscope {
 namespace {

@@ -93,6 +93,11 @@ void adapt_to_model(RunConfig& config, bool needs_weights) {
     if (config.tree == "auto" || config.tree == quick_tree) config.tree.clear();
 }
 
+void set_head_weights(RunConfig& config, const std::string& head, const std::string& path) {
+    std::erase_if(config.artefacts, [&](const std::string& file) { return file.starts_with(head + "="); });
+    if (!path.empty()) config.artefacts.push_back(head + "=" + path);
+}
+
 std::string_view spec_name(std::string_view spec) {
     return spec.substr(0, std::min(spec.find(':'), spec.size()));
 }

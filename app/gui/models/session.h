@@ -40,6 +40,9 @@ std::string memory_text(const RunRow& run);
 /// no path becomes suffix decoding, a head the full one, and an automatic tree the default.
 void adapt_to_model(RunConfig& config, bool needs_weights);
 
+/// Sets the weights file of a head, in place of its earlier one; "" = none.
+void set_head_weights(RunConfig& config, const std::string& head, const std::string& path);
+
 /// Returns "NAME" of "NAME:path" or "NAME:v=8192". List entries are matched by it.
 std::string_view spec_name(std::string_view spec);
 

@@ -279,17 +279,17 @@ void draw_detail_strip(const Style& style, TreeState& state, bool picture) {
         ImGui::TextDisabled("%s", lines[1].c_str());
     } else {
         const TextColour colour(style.colours.text_dim);
+        const auto has = [&](TreeNodeKind kind) {
+            return std::ranges::find(state.model.nodes, kind, &TreeNode::kind) != state.model.nodes.end();
+        };
         draw_legend_item(style, TreeNodeKind::accepted, "accepted");
         draw_legend_item(style, TreeNodeKind::rejected, state.model.live ? "drafted" : "rejected");
-        if (!state.model.live && std::ranges::find(state.model.nodes, TreeNodeKind::pending,
-                                                   &TreeNode::kind) != state.model.nodes.end())
+        if (!state.model.live && has(TreeNodeKind::pending))
             draw_legend_item(style, TreeNodeKind::pending, "candidate, not drafted");
         draw_legend_item(style, TreeNodeKind::target, "from the target");
         if (std::ranges::any_of(state.model.nodes, &TreeNode::gained))
             draw_legend_item(style, TreeNodeKind::rejected, "gained", true);
-        if (std::ranges::find(state.model.nodes, TreeNodeKind::lost, &TreeNode::kind) !=
-            state.model.nodes.end())
-            draw_legend_item(style, TreeNodeKind::lost, "lost");
+        if (has(TreeNodeKind::lost)) draw_legend_item(style, TreeNodeKind::lost, "lost");
         const char* words = picture ? "edge: drafter's p" : "edge: drafter's p   zoom: wheel, fit: F";
         const float room = ImGui::GetContentRegionAvail().x;
         if (ImGui::CalcTextSize(words).x > room) words = "edge: drafter's p";
@@ -401,18 +401,16 @@ void draw_what_if_popup(PanelContext& c, TreeState& state, const RoundRow& round
     ImGui::SetNextItemWidth(16 * c.style.em);
     ImGui::InputText("drafter", &setting.drafter);
     ImGui::SetNextItemWidth(16 * c.style.em);
-    if (ImGui::BeginCombo("head", setting.head.c_str())) {
-        for (const HeadChoice& head : c.status.heads) {
-            const std::string reason = why_not(head, setting.drafter);
-            if (ImGui::Selectable(head.spec.c_str(), head.spec == setting.head,
-                                  reason.empty() ? 0 : ImGuiSelectableFlags_Disabled))
-                setting.head = head.spec;
-        }
-        ImGui::EndCombo();
-    }
+    const bool lists_heads = ImGui::BeginCombo("head", setting.head.c_str());
     std::vector<std::string> usable;
-    for (const HeadChoice& head : c.status.heads)
-        if (why_not(head, setting.drafter).empty()) usable.push_back(head.spec);
+    for (const HeadChoice& head : c.status.heads) {
+        const bool fits = why_not(head, setting.drafter).empty();
+        if (fits) usable.push_back(head.spec);
+        if (lists_heads && ImGui::Selectable(head.spec.c_str(), head.spec == setting.head,
+                                             fits ? 0 : ImGuiSelectableFlags_Disabled))
+            setting.head = head.spec;
+    }
+    if (lists_heads) ImGui::EndCombo();
     ImGui::SetNextItemWidth(16 * c.style.em);
     ImGui::InputTextWithHint("tree", "chain=3", &setting.tree);
     const bool idle = c.status.state == JobState::idle;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,9 @@ namespace draftscope {
 
 /// How a path is chosen.
 struct PathChoice {
-    std::vector<std::string> endings;  ///< of the files that the dialog lists
-    bool folders = false;              ///< a folder may be chosen, too
-    std::vector<std::string> known;    ///< offered in a list
+    std::vector<std::string> endings;         ///< of the files that the dialog lists
+    bool folders = false;                     ///< a folder may be chosen, too
+    std::span<const std::string> known = {};  ///< offered in a list
 };
 /// Draws a field for a path that fills the line, with a button for the dialog. Known paths are in a list.
 /// Calls `chosen` after an edit or a choice. `path` lives at least as long as the window.

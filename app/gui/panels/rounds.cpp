@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
+#include "app/gui/models/cached_model.h"
 #include "app/gui/models/selection.h"
 #include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
@@ -27,6 +29,8 @@ struct RoundsState {
     RoundsModel model;
     std::optional<RoundCell> in_flight;
     AcceptanceModel acceptance;
+    CachedModel<std::vector<OverviewColumn>, std::tuple<std::uint64_t, RowId, std::size_t>>
+        overview;  ///< by data, run and number of columns
     std::optional<TimeRange> range;
     std::optional<std::size_t> shown;
 
@@ -183,12 +187,14 @@ void draw_strip(PanelContext& c, RoundsState& state, const Strip& wanted, float 
 
 /// Draws the whole run in the width of the strip: accepted tokens as bars, slow steps as marks above them,
 /// and what the strip shows as a frame. A click selects the slowest round of a column.
-void draw_overview(PanelContext& c, const RoundsState& state, float width, float first_shown, float shown) {
+void draw_overview(PanelContext& c, RoundsState& state, float width, float first_shown, float shown) {
     const Style& style = c.style;
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float height = overview_height * style.em, bar = 3;
     ImGui::InvisibleButton("##overview", {width, height});
-    const auto columns = build_overview(state.model, static_cast<std::size_t>(width / bar));
+    const auto wanted = static_cast<std::size_t>(width / bar);
+    const auto& columns = state.overview.get({state.data_key, state.model.run_id, wanted},
+                                             [&] { return build_overview(state.model, wanted); });
     if (columns.empty()) return;
     const float pitch = width / static_cast<float>(columns.size());
     TimeNs slowest = 1;

@@ -100,7 +100,7 @@ void edit_head_weights(PanelContext& c, bool in_more) {
         std::string head, path, written;
     };
     auto& typed = c.panel_state.get<Typed>();
-    std::vector<std::string>& files = c.config.artefacts;
+    const std::vector<std::string>& files = c.config.artefacts;
     const auto of_head =
         std::ranges::find_if(files, [&](const std::string& file) { return file.starts_with(head + "="); });
     const std::string now = of_head == files.end() ? "" : of_head->substr(head.size() + 1);
@@ -113,8 +113,7 @@ void edit_head_weights(PanelContext& c, bool in_more) {
                {{".safetensors", ".txt", ".json"}, false, {}});
     typed.written = typed.path;
     if (typed.path == now) return;
-    if (of_head != files.end()) files.erase(of_head);
-    if (!typed.path.empty()) files.push_back(head + "=" + typed.path);
+    set_head_weights(c.config, head, typed.path);
 }
 
 void choose_drafter(PanelContext& c) {
@@ -365,7 +364,7 @@ void edit_model(PanelContext& c) {
                                  ? "path of a GGUF file"
                                  : "demo: " + short_name(c.status.default_model, 22);
     path_field(c, "##model", demo.c_str(), c.config.model, {{".gguf"}, true, c.status.models},
-               [&config = c.config, drafters = c.status.drafters] {
+               [&config = c.config, &drafters = c.status.drafters] {
                    adapt_to_model(config, find_traits(drafters, config.drafter).needs_weights);
                });
 }

@@ -34,6 +34,8 @@ struct SweepState {
     std::vector<SweepMark> marks;  ///< of this frame, to click on
     std::vector<int> batches;
     CachedModel<SweepBatchModel, int> batch_model;  ///< by batch
+    CachedModel<std::vector<std::size_t>, std::tuple<int, int, bool>>
+        listed;  ///< by batch, column, direction
     /// By batch, parameter, and the row whose other parameters count.
     CachedModel<SweepCurveModel, std::tuple<int, std::string, std::optional<std::size_t>>> curve_model;
     CachedModel<SweepHeatMap, std::tuple<int, std::string, std::string>> heat_map;  ///< by batch, x and y
@@ -467,11 +469,15 @@ void draw_list(const Style& style, SweepState& state, ImVec2 size) {
             : column == 1 ? 2.0f
                           : 0.8f);
     ImGui::TableHeadersRow();
-    std::vector<std::size_t> rows = batch_model(state).rows;  // fastest first
     const ImGuiTableSortSpecs* order = ImGui::TableGetSortSpecs();
-    if (order != nullptr && order->SpecsCount > 0)
-        sort_settings(state.settings, order->Specs->ColumnIndex,
-                      order->Specs->SortDirection == ImGuiSortDirection_Ascending, rows);
+    const bool sorted = order != nullptr && order->SpecsCount > 0;
+    const int column = sorted ? order->Specs->ColumnIndex : -1;
+    const bool ascending = sorted && order->Specs->SortDirection == ImGuiSortDirection_Ascending;
+    const std::vector<std::size_t>& rows = state.listed.get({state.batch, column, ascending}, [&] {
+        std::vector<std::size_t> all = batch_model(state).rows;  // fastest first
+        if (sorted) sort_settings(state.settings, column, ascending, all);
+        return all;
+    });
     if (ImGui::IsWindowFocused() && state.chosen) {
         const auto at = std::ranges::find(rows, *state.chosen);
         if (ImGui::IsKeyPressed(ImGuiKey_DownArrow) && at != rows.end() && at + 1 != rows.end())

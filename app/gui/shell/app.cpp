@@ -175,8 +175,7 @@ void App::apply_status(JobStatus status) {
     if (saved) {
         unsaved_.save(rounds_being_saved_);
         add_recent_file(settings_, status_.saved_file);
-        notice_ = "Saved " + status_.saved_file;
-        notice_until_ = monotonic_ns() + notice_ns;
+        say("Saved " + status_.saved_file);
     }
     if (!leave_when_saved_) return;
     if (saved && leaving_) std::exchange(leaving_, nullptr)();
@@ -220,19 +219,23 @@ void App::open_file(const std::string& path) {
     confirm_leaving([this, path] { commands_.push_back(CmdOpenFile{path}); });
 }
 
+void App::say(std::string text) {
+    notice_ = std::move(text);
+    notice_until_ = monotonic_ns() + notice_ns;
+}
+
 void App::drop(const std::string& path) {
     const DroppedKind kind = dropped_kind(path);
     if (kind == DroppedKind::capture) return open_file(path);
-    notice_ = use_dropped(path, kind, config_);
-    notice_until_ = monotonic_ns() + notice_ns;
+    const auto needs_weights = [&] { return find_traits(status_.drafters, config_.drafter).needs_weights; };
+    say(use_dropped(path, kind, needs_weights(), config_));
     if (kind == DroppedKind::recording || kind == DroppedKind::profile) {
         set_sweep_input(panel_state_, path, kind == DroppedKind::recording);
         ui_.focus_panel = "advisor";
     } else {
         ui_.focus_panel = "session";
     }
-    if (kind == DroppedKind::model)
-        adapt_to_model(config_, find_traits(status_.drafters, config_.drafter).needs_weights);
+    if (kind == DroppedKind::model) adapt_to_model(config_, needs_weights());
 }
 
 void App::frame() {
@@ -308,13 +311,14 @@ bool App::arrange(ImVec2 room) {
 
 /// Copies tab-separated tables, or writes them as CSV into `path`.
 void App::keep_tables(const std::string& tables, const std::string& path) {
+    if (tables.empty()) return say("this panel has no table");
     const std::string rows = format_count(std::ranges::count(tables, '\n'), "row");
-    notice_ = tables.empty() ? "this panel has no table" : "copied " + rows;
-    notice_until_ = monotonic_ns() + notice_ns;
-    if (tables.empty()) return;
-    if (path.empty()) return ImGui::SetClipboardText(tables.c_str());
-    const bool saved = replace_file(path, to_csv(tables));
-    notice_ = saved ? fmt::format("saved {} in {}", rows, path) : path + ": can't be written";
+    if (!path.empty()) {
+        const bool saved = replace_file(path, to_csv(tables));
+        return say(saved ? fmt::format("saved {} in {}", rows, path) : path + ": can't be written");
+    }
+    ImGui::SetClipboardText(tables.c_str());
+    say("copied " + rows);
 }
 
 /// Draws a panel. A click with the right button copies its tables or saves them or a picture of it.
@@ -461,8 +465,7 @@ void App::perform(ActionId id) {
 
 void App::go_to_round(std::optional<std::size_t> round, const char* none) {
     if (round) return ui_.select_round(*round, snapshot_->rounds.size());
-    notice_ = none;
-    notice_until_ = monotonic_ns() + notice_ns;
+    say(none);
 }
 
 void App::find_round(ActionId id) {
@@ -507,8 +510,7 @@ std::optional<PictureRequest> App::take_picture() {
 }
 
 void App::picture_saved(const Status& saved) {
-    notice_ = saved.ok() ? "saved " + picture_.path : saved.error().message;
-    notice_until_ = monotonic_ns() + notice_ns;
+    say(saved.ok() ? "saved " + picture_.path : saved.error().message);
 }
 
 std::string App::title() const {

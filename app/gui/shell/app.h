@@ -160,6 +160,8 @@ class App {
     // app.cpp
     void handle_keys();
     void set_flag(ActionId id);
+    /// Shows a notice for some seconds.
+    void say(std::string text);
     /// Selects a round that was found; without one, says so.
     void go_to_round(std::optional<std::size_t> round, const char* none);
     void find_round(ActionId id);

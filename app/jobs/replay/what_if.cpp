@@ -4,23 +4,12 @@
 #include "app/jobs/replay/replay_job.h"
 #include "app/jobs/run/recorder.h"
 #include "base/temporary_folder.h"
+#include "capture/collected_capture.h"
 
 namespace draftscope {
 namespace {
 
 constexpr int followed_tokens = 40;  // deeper than any tree
-
-/// Collects the records of a small capture.
-class CollectedCapture final : public RecordSink {
-  public:
-    void push(Record record) override { capture_.apply(record); }
-    std::shared_ptr<const Snapshot> snapshot() const {
-        return std::make_shared<const Snapshot>(capture_.snapshot(1));
-    }
-
-  private:
-    Capture capture_;
-};
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 
+#include "capture/token_text.h"
 #include "tests/support/capture_builder.h"
 
 namespace draftscope {

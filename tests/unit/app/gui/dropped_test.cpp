@@ -43,20 +43,20 @@ TEST(Dropped, KindsByNameAndContents) {
 TEST(Dropped, BecomesPartOfTheSession) {
     RunConfig config;
     config.drafter = "eagle2";
-    use_dropped("/d/e2", DroppedKind::drafter, config);
+    use_dropped("/d/e2", DroppedKind::drafter, true, config);
     EXPECT_EQ(config.drafter, "eagle2:/d/e2");
     config.drafter = "ngram";
-    use_dropped("/d/e3", DroppedKind::drafter, config);
+    use_dropped("/d/e3", DroppedKind::drafter, false, config);
     EXPECT_EQ(config.drafter, "eagle3:/d/e3");
-    EXPECT_NE(use_dropped("/h.safetensors", DroppedKind::head_weights, config).find("select the head"),
+    EXPECT_NE(use_dropped("/h.safetensors", DroppedKind::head_weights, true, config).find("select the head"),
               std::string::npos)
         << "the full head has no file";
     EXPECT_TRUE(config.artefacts.empty());
     config.head = "slimspec";
     config.artefacts = {"slimspec=/old"};
-    use_dropped("/h.safetensors", DroppedKind::head_weights, config);
+    use_dropped("/h.safetensors", DroppedKind::head_weights, true, config);
     EXPECT_EQ(config.artefacts, std::vector<std::string>{"slimspec=/h.safetensors"});
-    use_dropped("/p.jsonl", DroppedKind::prompts, config);
+    use_dropped("/p.jsonl", DroppedKind::prompts, false, config);
     EXPECT_EQ(config.prompts_file, "/p.jsonl");
 }
 

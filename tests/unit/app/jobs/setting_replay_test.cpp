@@ -4,19 +4,13 @@
 #include "app/jobs/replay/record_job.h"
 #include "app/jobs/replay/replay_job.h"
 #include "app/jobs/run/run_job.h"
+#include "capture/collected_capture.h"
 #include "capture/queries.h"
 #include "tests/support/results.h"
 #include "tests/unit/app/jobs/tiny_files.h"
 
 namespace draftscope {
 namespace {
-
-/// Applies records to a capture.
-class CaptureSink final : public RecordSink {
-  public:
-    void push(Record record) override { capture.apply(record); }
-    Capture capture;
-};
 
 class SettingReplayTest : public ::testing::Test {
   protected:
@@ -81,7 +75,7 @@ TEST_F(SettingReplayTest, RunsTakeItsPrompts) {
 }
 
 TEST_F(SettingReplayTest, MakesARunOfTheReplayedRounds) {
-    CaptureSink sink;
+    CollectedCapture sink;
     RowIds ids;
     ids.run = 4;
     ASSERT_TRUE(is_ok(replay_setting(wanted(), ids, sink, {})));
@@ -126,7 +120,7 @@ TEST_F(SettingReplayTest, MakesARunOfTheReplayedRounds) {
 }
 
 TEST_F(SettingReplayTest, ReportsWhatItCannotReplay) {
-    CaptureSink sink;
+    CollectedCapture sink;
     RowIds ids;
     SettingReplay other = wanted();
     other.recording = files_.file("missing");
