@@ -75,6 +75,8 @@ stage_begin() {
     [ -z "$draftscope" ] || step doctor 30 "programs" "$draftscope" doctor --json --no-probe
     # Running a kernel proves more than any probe.
     step gpu_opens 40 "device programs" on_gpu "$tests" --gtest_filter="*/DeviceOps.Add/$kind"
+    # A graph whose kernels start early: what every round's graphs are made of.
+    step graph_early 20 "gpu_opens cupti_check" "$cupti_check" --early
     if is_failed device || is_failed programs || is_failed gpu_opens; then
         echo "checklist: no GPU can run a kernel; skipping the other steps"
         stop_call "no GPU that runs a kernel"
@@ -178,6 +180,10 @@ stage_text() {
 stage_cupti() {
     step cupti_kernels 40 "gpu_opens cupti_check" "$cupti_check"
     step cupti_graphs 40 "gpu_opens cupti_check" "$cupti_check" --tier1
+    step cupti_early 40 "graph_early cupti_check" "$cupti_check" --early-traced
+    # As on a machine whose CUPTI is in a Python wheel, where the loader's cache knows none.
+    step cupti_no_cache 40 "gpu_opens cupti_check" "$loader" --inhibit-cache --library-path "$(dirname "${cupti_check:-/}")/../lib" \
+        "$cupti_check"
     step cupti_late 40 "gpu_opens cupti_check" "$cupti_check" --late  # after the context: refused, or right times
 }
 

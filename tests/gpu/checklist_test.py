@@ -5,6 +5,7 @@ usage: tests/gpu/checklist_test.py TEST_DEVICE_OPS [unittest arguments]     TEST
 """
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -100,7 +101,7 @@ class Checklist(unittest.TestCase):
         program(self.path / "bin/ncu", NCU)
         program(self.path / "bin/compute-sanitizer", SANITIZER)
         program(self.path / "programs/tests/gpu_tests", GPU_TESTS)
-        program(self.path / "programs/tests/gpu_cupti_graph_check", "#!/bin/sh\necho ok\n")
+        shutil.copy("/bin/true", self.path / "programs/tests/gpu_cupti_graph_check")  # a program that the loader can start
         program(self.path / "programs/draftscope", DRAFTSCOPE)
 
     def environment(self, **changes):
@@ -119,7 +120,7 @@ class Checklist(unittest.TestCase):
         self.assertEqual(call.code, 1)
         found = call.outcomes
         for name in ("gpu_opens", "ops_matmul", "ops_head", "ops_RouterOps", "ops_TreeOps", "kernels_llama_8b", "ncu_target", "bench_8b",
-                     "run_8b", "text_same", "text_graphs_kept", "cupti_kernels", "run_tier2", "memcheck_matmul", "racecheck_RouterOps"):
+                     "run_8b", "text_same", "text_graphs_kept", "graph_early", "cupti_kernels", "cupti_early", "cupti_late", "cupti_no_cache", "run_tier2", "memcheck_matmul", "racecheck_RouterOps"):
             self.assertEqual(found[name][0], "ok", (name, found[name]))
         self.assertIn("MatchesMatmulThenTopKSet/simt1", call.log("ops_RouterOps"))
         self.assertEqual(found["ops_CutOps"], ("failed", "killed at its limit of 3 s"))
@@ -136,7 +137,7 @@ class Checklist(unittest.TestCase):
                          [f"overlap_{kind}_{way}_{turn}" for kind in ("kernels", "rounds") for turn in (1, 2) for way in ("on", "off")])
         self.assertGreater(names.index("overlap_kernels_on_1"), names.index("check_tier1"))
         # What decides comes first; CUPTI before the figures, the counters after them.
-        order = ["gpu_opens", "ops_matmul", "engine_DeviceRounds", "cupti_kernels", "kernels_llama_8b", "bench_8b", "run_8b_no_overlap",
+        order = ["gpu_opens", "graph_early", "ops_matmul", "engine_DeviceRounds", "cupti_kernels", "kernels_llama_8b", "bench_8b", "run_8b_no_overlap",
                  "ncu_target", "text_same", "run_tier2", "overlap_kernels_on_1"]
         self.assertEqual(order, [name for name in names if name in order])
         self.assertIn("logs/clocks.csv", call.packed)
@@ -323,7 +324,7 @@ class DryRun(Checklist):
     def test_what_decides_ends_within_the_visit(self):
         with ThreadPoolExecutor() as both:
             for card, ended in zip(("h100", "h200"), both.map(self.visit, ("h100", "h200"))):
-                order = ["gpu_opens", "ops_matmul", "engine_DeviceRounds", "cupti_kernels", "kernels_llama_8b", "bench_8b", "run_8b",
+                order = ["gpu_opens", "graph_early", "ops_matmul", "engine_DeviceRounds", "cupti_kernels", "kernels_llama_8b", "bench_8b", "run_8b",
                          "ncu_drafter", "text_same", "check_tier1"]
                 self.assertEqual([name for name in order if name not in ended], [], card)
                 self.assertEqual(sorted(order, key=ended.get), order, card)

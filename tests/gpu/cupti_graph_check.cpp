@@ -1,8 +1,10 @@
 // Checks the CUPTI session on a real GPU: every kernel in a graph is in the phase of its capture. Part of
 // tests/gpu/checklist.sh, not of ctest. Options: --tier1, graph records; --late, a subscription after the
-// context exists, which is refused or has right times. Prints the counts and exits with 1 at the first error.
+// context exists, which is refused or has right times; --early, the values of a graph with early launches,
+// without CUPTI; --early-traced, the phases of its kernels. Prints the counts; exits with 1 after an error.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -103,13 +105,44 @@ void check_graphs(GpuSession& session) {
     expect(claimed == 0, "a graph of several phases has none");
 }
 
+/// Early kernels overlap, but each is in the phase of its capture and begins after its launch.
+void check_early(GpuSession& session) {
+    constexpr int launches = 100;
+    session.begin_window();
+    for (int i = 0; i < launches; ++i) need(gpu_test::launch_graph(i % 2));
+    session.end_window();
+    std::vector<GpuOp> ops;
+    std::vector<GpuCall> calls;
+    session.take(ops, calls);
+    std::ranges::sort(ops, {}, &GpuOp::start_ns);
+    int misplaced = 0, overlapping = 0;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+        misplaced += wanted_phase(ops[i]) != to_text(ops[i].phase);
+        overlapping += i > 0 && ops[i].start_ns < ops[i - 1].end_ns;
+    }
+    const std::size_t wanted = 2 * gpu_test::early_pairs * launches;
+    expect(ops.size() == wanted, fmt::format("early kernels: {} of {}", ops.size(), wanted));
+    expect(misplaced == 0, fmt::format("early kernels outside their phase: {}", misplaced));
+    std::printf("      %d start before the kernel before them ends\n", overlapping);
+    expect(session.take_losses().before_launch == 0, "no kernel before its launch");
+}
+
 }  // namespace
 }  // namespace draftscope
 
 int main(int argc, char** argv) {
     using namespace draftscope;
-    const bool graphs = argc > 1 && std::strcmp(argv[1], "--tier1") == 0;
-    const bool late = argc > 1 && std::strcmp(argv[1], "--late") == 0;
+    const auto has_option = [&](const char* option) { return argc > 1 && std::strcmp(argv[1], option) == 0; };
+    const bool graphs = has_option("--tier1"), late = has_option("--late"),
+               early_traced = has_option("--early-traced");
+    if (has_option("--early")) {
+        need(gpu_test::prepare());
+        need(gpu_test::capture_early({}));
+        bool same = false;
+        need(gpu_test::compare_early(same));
+        expect(same, "a graph with early launches computes what plain launches do");
+        return wrong == 0 ? 0 : 1;
+    }
     if (late) need(gpu_test::prepare());  // creates the context
     const CuptiProbe state = gpu_session().open(graphs ? Tier::t1 : Tier::t2);
     std::printf("CUPTI %s: %s %s\n", std::string(to_text(state.state)).c_str(), state.text.c_str(),
@@ -121,8 +154,10 @@ int main(int argc, char** argv) {
     if (state.state != CuptiState::ready) return 1;
     Phases phases;
     if (!late) need(gpu_test::prepare());
-    need(gpu_test::capture(phases.hooks()));
-    if (graphs)
+    need(early_traced ? gpu_test::capture_early(phases.hooks()) : gpu_test::capture(phases.hooks()));
+    if (early_traced)
+        check_early(gpu_session());
+    else if (graphs)
         check_graphs(gpu_session());
     else
         check_kernels(gpu_session(), phases);

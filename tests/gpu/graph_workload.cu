@@ -1,5 +1,7 @@
 #include <cuda_runtime.h>
 
+#include <vector>
+
 #include "tests/gpu/graph_workload.h"
 
 __global__ void backbone_kernel(float* x, int n) {
@@ -15,12 +17,28 @@ __global__ void verify_kernel(float* x, int n) {
     for (int k = 0; i < n && k < 512; ++k) x[i] = x[i] * 0.997f + 3.0f;
 }
 
+// Each reads what every block of the kernel before it wrote, and may start before that kernel ends.
+__device__ void mix(float* to, const float* from, int n, float add) {
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+    cudaGridDependencySynchronize();
+#endif
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) to[i] = from[n - 1 - i] * 0.75f + from[(i + n / 2) % n] * 0.25f + add;
+}
+__global__ void backbone_kernel(float* to, const float* from, int n) {
+    mix(to, from, n, 1.0f);
+}
+__global__ void verify_kernel(float* to, const float* from, int n) {
+    mix(to, from, n, 0.5f);
+}
+
 namespace draftscope::gpu_test {
 namespace {
 
 constexpr int count = 1 << 16;
 constexpr int threads = 256;
-float* data = nullptr;
+float *data = nullptr, *other = nullptr;
 cudaStream_t main_stream = nullptr, side_stream = nullptr;
 cudaEvent_t fork_event = nullptr, join_event = nullptr;
 cudaGraph_t graph = nullptr;
@@ -34,14 +52,60 @@ cudaGraphExec_t execs[2] = {};
 
 struct InPhase {
     const PhaseHooks& hooks;
-    InPhase(const PhaseHooks& h, const char* phase) : hooks(h) { hooks.begin(hooks.self, phase); }
-    ~InPhase() { hooks.end(hooks.self); }
+    InPhase(const PhaseHooks& h, const char* phase) : hooks(h) {
+        if (hooks.begin != nullptr) hooks.begin(hooks.self, phase);
+    }
+    ~InPhase() {
+        if (hooks.end != nullptr) hooks.end(hooks.self);
+    }
 };
+
+using Mix = void (*)(float*, const float*, int);
+
+/// Enqueues one kernel. An early one may start while the kernel before it runs.
+const char* launch_mix(Mix kernel, float* to, float* from, bool early) {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = count / threads;
+    config.blockDim = threads;
+    config.stream = main_stream;
+    config.attrs = &attribute;
+    config.numAttrs = early ? 1 : 0;
+    const float* read = from;
+    GPU_TRY(cudaLaunchKernelEx(&config, kernel, to, read, count));
+    return "";
+}
+
+/// Enqueues pairs of kernels, each in its phase.
+const char* launch_pairs(const PhaseHooks& hooks, bool early) {
+    const char* error = "";
+    for (int pair = 0; pair < early_pairs && *error == '\0'; ++pair) {
+        {
+            const InPhase phase(hooks, "backbone");
+            error = launch_mix(backbone_kernel, other, data, early && pair > 0);
+        }
+        if (*error != '\0') break;
+        const InPhase phase(hooks, "verify");
+        error = launch_mix(verify_kernel, data, other, early);
+    }
+    return error;
+}
+
+/// Fills the data with different values.
+const char* reset_data() {
+    std::vector<float> values(count);
+    for (int i = 0; i < count; ++i) values[i] = static_cast<float>(i % 1009);
+    GPU_TRY(cudaMemcpy(data, values.data(), count * sizeof(float), cudaMemcpyHostToDevice));
+    return "";
+}
 
 }  // namespace
 
 const char* prepare() {
     GPU_TRY(cudaMalloc(&data, count * sizeof(float)));
+    GPU_TRY(cudaMalloc(&other, count * sizeof(float)));
     GPU_TRY(cudaMemset(data, 0, count * sizeof(float)));
     GPU_TRY(cudaStreamCreateWithFlags(&main_stream, cudaStreamNonBlocking));
     GPU_TRY(cudaStreamCreateWithFlags(&side_stream, cudaStreamNonBlocking));
@@ -93,6 +157,32 @@ const char* capture_again(const PhaseHooks& hooks) {
     for (cudaGraphExec_t& exec : execs) GPU_TRY(cudaGraphExecDestroy(exec));
     GPU_TRY(cudaGraphDestroy(graph));
     return capture(hooks);
+}
+
+const char* capture_early(const PhaseHooks& hooks) {
+    GPU_TRY(cudaStreamBeginCapture(main_stream, cudaStreamCaptureModeThreadLocal));
+    const char* error = launch_pairs(hooks, true);
+    const cudaError_t ended = cudaStreamEndCapture(main_stream, &graph);
+    if (*error != '\0') return error;
+    GPU_TRY(ended);
+    for (cudaGraphExec_t& exec : execs) GPU_TRY(cudaGraphInstantiate(&exec, graph, 0));
+    return "";
+}
+
+const char* compare_early(bool& same) {
+    std::vector<float> plain(count), early(count);
+    if (const char* error = reset_data(); *error != '\0') return error;
+    if (const char* error = launch_pairs({}, false); *error != '\0') return error;
+    GPU_TRY(cudaStreamSynchronize(main_stream));
+    GPU_TRY(cudaMemcpy(plain.data(), data, count * sizeof(float), cudaMemcpyDeviceToHost));
+    same = true;
+    for (int i = 0; i < 100 && same; ++i) {
+        if (const char* error = reset_data(); *error != '\0') return error;
+        if (const char* error = launch_graph(i % 2); *error != '\0') return error;
+        GPU_TRY(cudaMemcpy(early.data(), data, count * sizeof(float), cudaMemcpyDeviceToHost));
+        same = plain == early;
+    }
+    return "";
 }
 
 }  // namespace draftscope::gpu_test

@@ -3,7 +3,7 @@
 /// GPU work for tests, behind plain functions so that the tests need no CUDA headers.
 namespace draftscope::gpu_test {
 
-/// Called before and after each part is captured or launched: "backbone", "head", "verify".
+/// Called before and after each part is captured or launched: "backbone", "head", "verify". Both may be null.
 struct PhaseHooks {
     void (*begin)(void* self, const char* phase) = nullptr;
     void (*end)(void* self) = nullptr;
@@ -22,6 +22,12 @@ const char* launch_eagerly(const PhaseHooks& hooks);
 /// Destroys both executables and captures again, so that node ids may be reused.
 const char* capture_again(const PhaseHooks& hooks);
 
-inline constexpr int kernels_per_graph = 4;
+/// Captures a graph whose kernels may start early, before the one before them ends. (Programmatic dependent
+/// launch, sm_90 and later.) They are backbone_kernel and verify_kernel, `early_pairs` times.
+const char* capture_early(const PhaseHooks& hooks);
+/// Sets `same` to whether a hundred launches of the graph of capture_early() compute what plain launches do.
+const char* compare_early(bool& same);
+
+inline constexpr int kernels_per_graph = 4, early_pairs = 8;
 
 }  // namespace draftscope::gpu_test

@@ -1,6 +1,7 @@
 # Finds the programs of tests/gpu/checklist.sh and defines how to call them; checklist.sh sources this file.
 
 draftscope= tests= cupti_check= model=
+loader=$(ls /lib64/ld-linux-x86-64.so.2 /lib/ld-linux-aarch64.so.1 2>/dev/null | head -n 1)
 bench=()
 programs=${DRAFTSCOPE_PROGRAMS:-}
 prompts=assets/prompts/spec_bench_half.jsonl
