@@ -73,6 +73,7 @@ writers() {
 
 # A virtual address space that is laid out at random can collide with the shadow memory.
 sanitized() { # PRESET
+    export DRAFTSCOPE_RANDOM_INPUTS=2000
     cmake --preset "$1" && cmake --build --preset "$1" && setarch -R ctest --preset "$1" -j "$(nproc)" --timeout 3000
 }
 asan() { sanitized asan; }

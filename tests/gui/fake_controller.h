@@ -21,6 +21,11 @@ class FakeController final : public Controller {
     void advance(int rounds);
     void add_loss(const std::string& kind, std::int64_t count);
     JobStatus& edit_status() { return status_; }
+    /// Shows this data as an opened file.
+    void show(Snapshot snapshot) {
+        status_.opened_file = snapshot.source;
+        snapshot_ = std::make_shared<const Snapshot>(std::move(snapshot));
+    }
 
     Commands received;            ///< all submitted commands, in order
     std::vector<RunConfig> runs;  ///< configurations of the started runs

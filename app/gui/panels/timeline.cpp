@@ -256,6 +256,7 @@ void draw_range_label(PanelContext& context, const TimelineState& state, const L
     ImGui::SameLine(0, gap);
     ImGui::TextUnformatted(text.c_str());
     ImGui::SetCursorScreenPos(after);
+    ImGui::Dummy({0, 0});
 }
 
 /// A recorded lane and the same lane of the round in flight.
