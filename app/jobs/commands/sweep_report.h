@@ -48,6 +48,7 @@ inline constexpr std::array<std::string_view, 4> find_step_names = {"record text
 /// A setting's prediction and its live run, in turns with plain decoding of the same prompts.
 struct ConfirmedSetting {
     std::string name;                    ///< setting_name()
+    int batch = 1;                       ///< of the run; 0 = not known
     std::optional<std::size_t> setting;  ///< place in SweepReport::settings; absent if it was not swept
     double tau = 0;                      ///< measured
     double tokens_per_second = 0;

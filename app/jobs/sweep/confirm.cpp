@@ -1,5 +1,6 @@
 #include "app/jobs/bench/bench_job.h"
 #include "app/jobs/resolve/resolve.h"
+#include "app/jobs/sweep/saved_sweep.h"
 #include "app/jobs/sweep/sweep_job.h"
 #include "capture/run_setting.h"
 
@@ -60,14 +61,8 @@ Result<std::vector<ConfirmedSetting>> run_live(const SweepReport& report, const 
         one.tau = cell.tau;
         one.tokens_per_second = cell.tokens_per_second;
         if (cell.speedup) one.speedup = *cell.speedup;
-        for (std::size_t s = 0; s < report.settings.size() && !one.setting; ++s)
-            if (report.settings[s].batch == run.batch && setting_name(report.settings[s]) == one.name)
-                one.setting = s;
-        if (!one.setting || !one.speedup.interval) continue;
-        const auto& predicted = report.settings[*one.setting].figures.speedup.interval;
-        if (predicted)
-            one.agrees =
-                predicted->low <= one.speedup.interval->high && one.speedup.interval->low <= predicted->high;
+        one.batch = run.batch;
+        find_setting(report, one);
     }
     return found;
 }

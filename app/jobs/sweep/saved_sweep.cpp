@@ -22,6 +22,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(OracleLine, drafters, head, batc
 void to_json(nlohmann::json& to, const ConfirmedSetting& from) {
     const auto& interval = from.speedup.interval;
     to = {{"name", from.name},
+          {"batch", from.batch},
           {"tau", from.tau},
           {"tokens_per_second", from.tokens_per_second},
           {"speedup", from.speedup.value},
@@ -30,6 +31,7 @@ void to_json(nlohmann::json& to, const ConfirmedSetting& from) {
 }
 void from_json(const nlohmann::json& from, ConfirmedSetting& to) {
     from.at("name").get_to(to.name);
+    to.batch = from.value("batch", 0);  // of older files: not known
     from.at("tau").get_to(to.tau);
     from.at("tokens_per_second").get_to(to.tokens_per_second);
     from.at("speedup").get_to(to.speedup.value);
@@ -213,11 +215,7 @@ void parse_description(const std::string& text, SweepReport& report) {
     for_each_member_of_advice(report.advice, read);
     read("/notes", report.estimates);
     read("/live/settings", report.confirmed);
-    for (ConfirmedSetting& one : report.confirmed) {
-        const auto same = [&](const SweepSetting& setting) { return setting_name(setting) == one.name; };
-        const auto found = std::ranges::find_if(report.settings, same);
-        if (found != report.settings.end()) one.setting = found - report.settings.begin();
-    }
+    for (ConfirmedSetting& one : report.confirmed) find_setting(report, one);
     std::map<std::string, std::string> weights;
     read("/weights", weights);
     for (SweepSetting& one : report.settings) one.weights = weights[pair_text(one.drafter, one.head)];
@@ -254,6 +252,17 @@ void set_profile(MachineProfile profile, SweepReport& report) {
     report.costs = fmt::format("{} ({}{})", profile.machine.empty() ? profile.path : profile.machine,
                                to_text(profile.kind), threads);
     report.profile = std::move(profile);
+}
+
+void find_setting(const SweepReport& report, ConfirmedSetting& live) {
+    const auto found = std::ranges::find_if(report.settings, [&](const SweepSetting& one) {
+        return (live.batch == 0 || one.batch == live.batch) && setting_name(one) == live.name;
+    });
+    if (found == report.settings.end()) return;
+    live.setting = static_cast<std::size_t>(found - report.settings.begin());
+    const auto &predicted = found->figures.speedup.interval, &measured = live.speedup.interval;
+    if (predicted && measured)
+        live.agrees = predicted->low <= measured->high && measured->low <= predicted->high;
 }
 
 void prepare_for_window(SweepReport& report) {

@@ -17,6 +17,9 @@ inline void note_once(std::vector<std::string>& list, const std::string& text) {
 /// Sets the costs that a sweep predicts with.
 void set_profile(MachineProfile profile, SweepReport& report);
 
+/// Finds the swept setting that was run live, and whether its prediction agrees.
+void find_setting(const SweepReport& report, ConfirmedSetting& live);
+
 /// Sets what the window shows besides: a run of the recorded prompts, and the default of `run`.
 void prepare_for_window(SweepReport& report);
 

@@ -58,8 +58,11 @@ TEST(SavedSweep, ShowsTheSameFromAFile) {
     SweepReport made = report();
     made.advice = advise(made);
     made.live_verdict = "as predicted";
-    made.confirmed = {{setting_name(made.settings[1]), 1, 1.9, 150, {1.4, Interval{1.2, 1.6}}, true},
-                      {"ngram @ chain=3", {}, 1.2, 90, {0.9, {}}, {}}};
+    made.confirmed = {{setting_name(made.settings[1]), 1, 1, 1.9, 150, {1.4, Interval{1.2, 1.6}}, {}},
+                      {setting_name(made.settings[1]), 8, {}, 1.9, 600, {1.1, {}}, {}},
+                      {"ngram @ chain=3", 1, {}, 1.2, 90, {0.9, {}}, {}}};
+    find_setting(made, made.confirmed[0]);
+    ASSERT_TRUE(made.confirmed[0].agrees.has_value());
     ASSERT_TRUE(is_ok(save_sweep(file, made)));
     prepare_for_window(made);
     const auto loaded = load_sweeps(file);
@@ -109,11 +112,13 @@ TEST(SavedSweep, ShowsTheSameFromAFile) {
     EXPECT_EQ(view.advice.headline, made.advice.headline);
     EXPECT_EQ(view.advice.reasons, made.advice.reasons);
     EXPECT_EQ(view.live_verdict, "as predicted");
-    ASSERT_EQ(view.confirmed.size(), 2u);
+    ASSERT_EQ(view.confirmed.size(), 3u);
     EXPECT_EQ(view.confirmed[0].setting, 1u);
+    EXPECT_EQ(view.confirmed[0].agrees, made.confirmed[0].agrees);
     EXPECT_DOUBLE_EQ(view.confirmed[0].speedup.interval.value().high, 1.6);
-    EXPECT_EQ(view.confirmed[1].setting, std::nullopt);
-    EXPECT_FALSE(view.confirmed[1].speedup.interval.has_value());
+    EXPECT_EQ(view.confirmed[1].setting, std::nullopt) << "of another batch than any swept setting";
+    EXPECT_EQ(view.confirmed[2].setting, std::nullopt);
+    EXPECT_FALSE(view.confirmed[2].speedup.interval.has_value());
 }
 
 TEST(SavedSweep, FilesWithoutADescriptionStillShowTheirFigures) {
