@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "base/log.h"
@@ -171,6 +173,52 @@ TEST_F(Panels, HeadsAreOfferedWithDraftersThatHaveTheirWeights) {
             ctx->ItemClick("//$FOCUSED/full");
         }
     }));
+}
+
+/// Returns the first two cells of each copied row of the Phases table, from the column "n" on.
+std::vector<std::pair<std::string, int>> copied_phases(Harness& window) {
+    std::string copied;
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->WindowFocus("//Phases###phases");
+        const ImGuiWindow* phases = ctx->WindowInfo("//Phases###phases").Window;
+        ctx->MouseMoveToPos({phases->Pos.x + 60, phases->Pos.y + 120});
+        ctx->MouseClick(ImGuiMouseButton_Right);
+        ctx->ItemClick("//$FOCUSED/Copy its tables");
+        ctx->Yield(3);
+        copied = ImGui::GetClipboardText();
+    }));
+    std::vector<std::pair<std::string, int>> rows;
+    for (std::size_t at = copied.find('\n') + 1; at < copied.size(); at = copied.find('\n', at) + 1) {
+        const std::size_t tab = copied.find('\t', at);
+        rows.emplace_back(copied.substr(at, tab - at), std::atoi(copied.c_str() + tab + 1));
+    }
+    return rows;
+}
+
+TEST_F(Panels, CopiedTablesKeepTheSortedOrder) {
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(30);
+    window.draw_frames(4);
+    const auto sort = [&] {
+        EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+            ctx->WindowFocus("//Phases###phases");
+            ctx->SetRef("Phases###phases");
+            ctx->ItemClick("phases/$$1/n");
+            ctx->Yield(2);
+        }));
+    };
+    const auto given = copied_phases(window);
+    ASSERT_GT(given.size(), 5u);
+    EXPECT_EQ(given.front().first, "backbone");
+    const auto count = [](const std::pair<std::string, int>& row) { return row.second; };
+    sort();
+    auto sorted = copied_phases(window);
+    EXPECT_TRUE(std::ranges::is_sorted(sorted, std::greater(), count));
+    EXPECT_NE(sorted, given);
+    sort();
+    EXPECT_TRUE(std::ranges::is_sorted(copied_phases(window), std::less(), count));
+    sort();
+    EXPECT_EQ(copied_phases(window), given) << "the third click restores the order";
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "tests/gui/harness.h"
 #include "tests/gui/synthetic_sweep.h"
 
@@ -103,6 +106,60 @@ TEST(SweepPanel, ClickOnASettingShowsItAndItsRounds) {
     EXPECT_TRUE(map.rows.empty());
     click_setting(window, "Settings", "plot:settings/$$3/###row");
     expect_clicked(3, "list");
+}
+
+/// Returns the rows of the list of settings that are in view, from the top.
+std::vector<std::size_t> rows_in_view(SweepWindow& window) {
+    std::vector<std::pair<float, std::size_t>> found;
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->SetRef(ctx->WindowInfo("//Sweep###sweep/##plot").ID);
+        for (const std::size_t row : rows_of_batch(window.settings, 1)) {
+            const std::string item = "settings/$$" + std::to_string(row) + "/###row";
+            if (ctx->ItemExists(item.c_str()))
+                found.emplace_back(ctx->ItemInfo(item.c_str()).RectFull.Min.y, row);
+        }
+    }));
+    std::ranges::sort(found);
+    std::vector<std::size_t> rows;
+    for (const auto& [y, row] : found) rows.push_back(row);
+    return rows;
+}
+
+TEST(SweepPanel, HeadingsSortTheSettingsAndArrowsMoveTheSelection) {
+    SweepWindow window;
+    const auto click = [&](const char* item) {
+        EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+            ctx->SetRef("Sweep###sweep");
+            ctx->ItemClick("Settings");
+            ctx->Yield(2);
+            ctx->SetRef(ctx->WindowInfo("//Sweep###sweep/##plot").ID);
+            if (item != nullptr) ctx->ItemClick(item);
+            ctx->Yield(2);
+        }));
+    };
+    const auto nodes = [&](std::size_t row) { return window.settings[row].shape.nodes; };
+    click(nullptr);
+    const std::vector<std::size_t> given = rows_in_view(window);
+    ASSERT_GT(given.size(), 8u);
+    EXPECT_TRUE(std::ranges::is_sorted(given)) << "the fastest first";
+    click("settings/$$3/nodes");
+    EXPECT_TRUE(std::ranges::is_sorted(rows_in_view(window), std::greater(), nodes));
+    EXPECT_EQ(nodes(rows_in_view(window).front()), 12) << "as numbers: 12 is more than 9";
+    click("settings/$$3/nodes");
+    EXPECT_TRUE(std::ranges::is_sorted(rows_in_view(window), std::less(), nodes));
+    EXPECT_EQ(nodes(rows_in_view(window).front()), 2);
+    click("settings/$$3/nodes");
+    EXPECT_EQ(rows_in_view(window), given) << "the third click restores the order";
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->SetRef(ctx->WindowInfo("//Sweep###sweep/##plot").ID);
+        ctx->ItemClick(("settings/$$" + std::to_string(given[2]) + "/###row").c_str());
+        ctx->KeyPress(ImGuiKey_DownArrow);
+        ctx->Yield(2);
+        ctx->SetRef(ctx->WindowInfo("//Sweep###sweep/##details").ID);
+        ctx->ItemClick("Use for the next run");
+    }));
+    EXPECT_EQ(window.app().config().tree, window.settings[given[3]].tree);
+    EXPECT_EQ(window.app().config().head, window.settings[given[3]].head);
 }
 
 TEST(SweepPanel, AnotherBatchHasItsOwnFront) {

@@ -1,10 +1,24 @@
 #include "app/gui/models/copied_table.h"
 
 #include <algorithm>
+#include <numeric>
+#include <tuple>
 
 #include "base/parse.h"
 
 namespace draftscope {
+
+std::vector<std::size_t> sorted_places(const std::vector<SortKey>& keys, bool descending) {
+    std::vector<std::size_t> places(keys.size());
+    std::iota(places.begin(), places.end(), std::size_t{0});
+    const auto is_empty = [](const SortKey& key) { return !key.number && key.text.empty(); };
+    std::ranges::stable_sort(places, [&](std::size_t a, std::size_t b) {
+        const SortKey &x = keys[descending ? b : a], &y = keys[descending ? a : b];
+        if (is_empty(x) || is_empty(y)) return is_empty(keys[b]) && !is_empty(keys[a]);
+        return std::tie(x.number, x.text) < std::tie(y.number, y.text);
+    });
+    return places;
+}
 
 std::string to_tab_separated(std::string_view logged) {
     std::string out;

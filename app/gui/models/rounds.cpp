@@ -36,9 +36,11 @@ std::size_t RoundsModel::find_cell(std::size_t round_index) const {
 
 void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id) {
     const RoundSpan span = rounds_of_run(snapshot, run_id);
-    const bool grew = model.run_id == run_id && model.cells.size() <= span.size() &&
+    const bool grew = model.source == snapshot.source && model.run_id == run_id &&
+                      model.cells.size() <= span.size() &&
                       (model.cells.empty() || model.cells.front().index == span.first);
     if (!grew) model = RoundsModel{};
+    model.source = snapshot.source;
     model.run_id = run_id;
     for (std::size_t i = span.first + model.cells.size(); i < span.end; ++i) {
         const RoundEntry& entry = snapshot.rounds[i];
@@ -54,7 +56,7 @@ void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id) {
         if (entry.step_index < snapshot.steps.size()) {
             cell.excluded = snapshot.steps[entry.step_index].row.excluded;
             set_dominant(cell, step_phases(snapshot, entry.step_index));
-            if (!snapshot.steps[entry.step_index].row.sampled) cell.dominant_phase = 0;
+            if (!snapshot.steps[entry.step_index].row.sampled || cell.step_ns <= 0) cell.dominant_phase = 0;
         }
         model.tallest = std::max({model.tallest, cell.accepted, cell.depth});
         model.cells.push_back(cell);

@@ -17,7 +17,7 @@ struct RoundCell {
     int ordinal = 0;        ///< in the run, from 1
     int accepted = 0, committed = 0;
     int depth = 0;              ///< negative = not known
-    int dominant_phase = 0;     ///< longest phase by exposed time, or the remainder; 0 = no spans
+    int dominant_phase = 0;     ///< longest phase by exposed time, or the remainder; 0 = not known
     double dominant_share = 0;  ///< fraction of the step
     TimeNs step_ns = 0;         ///< without pauses
     Excluded excluded = Excluded::no;
@@ -27,13 +27,15 @@ struct RoundCell {
 };
 
 struct RoundsModel {
+    std::string source;  ///< Snapshot::source
     RowId run_id = 0;
     std::vector<RoundCell> cells;
     int tallest = 1;  ///< largest accepted count or tree depth
 
     std::size_t find_cell(std::size_t round_index) const;  ///< index into `cells`; cells.size() if absent
 };
-/// Appends new rounds. Starts over if the run changed or the snapshot has fewer rounds than before.
+/// Appends new rounds. Starts over if the run or the file changed or the snapshot has fewer rounds than
+/// before.
 void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id);
 
 /// Rounds that share a column of the overview.

@@ -165,6 +165,15 @@ std::vector<SweepCurve> sweep_curves(SweepSettings settings, std::string_view pa
     return curves;
 }
 
+std::vector<bool> fitting_labels(std::span<const float> places, std::span<const float> widths, float gap) {
+    std::vector<bool> fits(places.size());
+    for (std::size_t i = places.size(), last = i; i-- > 0;) {
+        fits[i] = last == places.size() || places[last] - places[i] >= (widths[last] + widths[i]) / 2 + gap;
+        if (fits[i]) last = i;
+    }
+    return fits;
+}
+
 std::vector<SweepOracleLine> sweep_oracle_lines(SweepSettings settings, std::span<const OracleLine> oracles,
                                                 std::span<const SweepCurve> curves, bool speed) {
     std::map<std::string, SweepOracleLine> best;  // by drafter
@@ -207,8 +216,11 @@ SweepCurveModel build_sweep_curves(SweepSettings settings, std::span<const Oracl
     model.left_out = model.curves.size() - std::min(model.curves.size(), max_curves);
     model.curves.resize(model.curves.size() - model.left_out);
     std::set<double> values;
-    for (const SweepCurve& curve : model.curves)
+    std::map<std::string_view, int> of_head;
+    for (SweepCurve& curve : model.curves) {
+        curve.same_colour = of_head[head_id(curve.head)]++;
         for (const auto& [value, row] : curve.points) values.insert(value);
+    }
     model.values.assign(values.begin(), values.end());
     model.speed_oracles = sweep_oracle_lines(settings, oracles, model.curves, true);
     model.tau_oracles = sweep_oracle_lines(settings, oracles, model.curves, false);

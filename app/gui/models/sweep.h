@@ -54,7 +54,11 @@ struct SweepCurve {
     std::string name;
     std::string head;                                    ///< for its colour
     std::vector<std::pair<double, std::size_t>> points;  ///< value and row, ascending
+    int same_colour = 0;                                 ///< number of earlier curves of its head
 };
+/// Returns which labels of an axis fit without overlaps. `places` are their centres, ascending; the last one
+/// stays.
+std::vector<bool> fitting_labels(std::span<const float> places, std::span<const float> widths, float gap);
 /// Returns the curves against a parameter, fastest first. A head's own parameter joins the head's sizes in
 /// one curve.
 std::vector<SweepCurve> sweep_curves(SweepSettings settings, std::string_view parameter,

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/bisect.h"
+#include "base/phase.h"
 #include "base/phase_names.h"
 #include "capture/queries.h"
 
@@ -367,7 +368,10 @@ std::vector<std::string> describe_interval(const Snapshot& snapshot, const Timel
         return lines;
     }
     const SpanRow& span = *stored;
-    if (span.step_id != 0) lines.push_back(fmt::format("level {}, rows: {}", span.level, span.rows));
+    const bool of_level = span.phase_id != static_cast<int>(Phase::verify);
+    if (span.step_id != 0)
+        lines.push_back((of_level ? fmt::format("level {}, ", span.level) : "") +
+                        fmt::format("rows: {}", span.rows));
     if (span.bytes > 0 && length > 0)
         lines.push_back(fmt::format("{:.2f} MB, {:.1f} GB/s", static_cast<double>(span.bytes) * 1e-6,
                                     static_cast<double>(span.bytes) / static_cast<double>(length)));

@@ -81,17 +81,22 @@ void draw_choice(PanelContext& c, KernelsState& state, const KernelTable& table)
 void draw_table(const Style& style, const KernelTable& table) {
     const float width = std::max(ImGui::GetContentRegionAvail().x / style.em, 21.0f);
     const bool ratios = width > 26, bytes = width > 32;
-    if (!ImGui::BeginTable("kernels", 6 + (ratios ? 2 : 0) + (bytes ? 1 : 0), scrolling_table_flags, {0, 0},
-                           (width - 1) * style.em))
+    if (!ImGui::BeginTable("kernels", 6 + (ratios ? 2 : 0) + (bytes ? 1 : 0),
+                           scrolling_table_flags | sorting_flags, {0, 0}, (width - 1) * style.em))
         return;
     ImGui::TableSetupScrollFreeze(1, 1);
     ImGui::TableSetupColumn("op", ImGuiTableColumnFlags_WidthStretch, 3.2f);
-    for (const char* name : {"type", "M", "us", "GB/s", "of probe"}) ImGui::TableSetupColumn(name);
-    if (ratios) ImGui::TableSetupColumn("/ head");
-    if (ratios) ImGui::TableSetupColumn("/ M=1");
-    if (bytes) ImGui::TableSetupColumn("MB");
-    ImGui::TableHeadersRow();
-    for (const KernelLine& line : table.lines) {
+    std::vector<const char*> names = {"type", "M", "us", "GB/s", "of probe"};
+    if (ratios) names.insert(names.end(), {"/ head", "/ M=1"});
+    if (bytes) names.push_back("MB");
+    for (const char* name : names) ImGui::TableSetupColumn(name, number_column);
+    const auto keys = [&](std::size_t row) -> std::vector<SortKey> {
+        const KernelLine& line = table.lines[row];
+        return {line.row.op, line.row.precision, line.row.rows,     line.row.median_us, line.gb_per_s,
+                line.share,  line.ratio_to_head, line.ratio_to_one, line.row.bytes};
+    };
+    for (const std::size_t row : order_rows(draw_headings(), table.lines.size(), keys)) {
+        const KernelLine& line = table.lines[row];
         begin_row(line.row.op);
         draw_cell_right(line.row.precision, true);
         draw_cell_right(line.row.rows > 0 ? std::to_string(line.row.rows) : "-");

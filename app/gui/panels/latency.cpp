@@ -19,13 +19,15 @@ struct LatencyState {
 };
 
 void draw_table(const Style& style, const LatencyModel& model) {
-    if (model.rows.empty() || !ImGui::BeginTable("latency", 6, table_flags)) return;
+    if (model.rows.empty() || !ImGui::BeginTable("latency", 6, table_flags | sorting_flags)) return;
     ImGui::TableSetupColumn("latency, ms", ImGuiTableColumnFlags_WidthFixed);
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
-    ImGui::TextDisabled("latency, ms");
-    for (const char* name : {"n", "p50", "p90", "p99", "max"}) draw_cell_right(name, true);
-    for (const LatencyRow& row : model.rows) {
+    for (const char* name : {"n", "p50", "p90", "p99", "max"}) ImGui::TableSetupColumn(name, number_column);
+    const auto keys = [&](std::size_t r) -> std::vector<SortKey> {
+        const Summary& ms = model.rows[r].ms;
+        return {model.rows[r].name, ms.n, ms.median, ms.p90, ms.p99, ms.max};
+    };
+    for (const std::size_t r : order_rows(draw_headings(), model.rows.size(), keys)) {
+        const LatencyRow& row = model.rows[r];
         begin_row(row.name);
         show_tooltip(style, row.help);
         draw_cell_right(fmt::format("{}", row.ms.n));

@@ -24,13 +24,16 @@ struct MatrixState {
     CachedModel<MatrixTable, std::tuple<const MatrixModel*, const PublishedGroup*, MatrixFigure>> table;
 };
 
-/// Draws a value as a bar with its interval; an outlined bar is a published one.
+/// Draws a value as a bar with its interval, at the left of the number; an outlined bar is a published one.
 void draw_value(const Style& style, const MatrixText& cell, double max, std::uint32_t rgb, bool published) {
     ImGui::TableNextColumn();
     const std::optional<Estimate>& value = cell.value;
-    if (!value) return ImGui::TextDisabled("%s", cell.text.c_str());
+    const float room = ImGui::GetContentRegionAvail().x, number = ImGui::CalcTextSize(cell.text.c_str()).x;
+    const float width = std::max(0.0f, room - ImGui::CalcTextSize("00.00").x - 0.3f * style.em);
     const ImVec2 at = ImGui::GetCursorScreenPos();
-    const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room - number));
+    if (!value) return ImGui::TextDisabled("%s", cell.text.c_str());
+    const float h = ImGui::GetTextLineHeight();
     const auto x = [&](double v) { return at.x + width * static_cast<float>(std::clamp(v / max, 0.0, 1.0)); };
     ImDrawList* list = ImGui::GetWindowDrawList();
     const ImVec2 min(at.x, at.y + 1), end(x(value->value), at.y + h - 1);
@@ -39,7 +42,7 @@ void draw_value(const Style& style, const MatrixText& cell, double max, std::uin
     else
         list->AddRectFilled(min, end, to_im(rgb, 0.4f), 2);
     if (value->interval) {
-        const float y = at.y + h - 2;
+        const float y = at.y + h / 2;
         list->AddLine({x(value->interval->low), y}, {x(value->interval->high), y}, to_im(style.colours.text),
                       1.5f);
     }
@@ -51,7 +54,7 @@ void draw_line(const Style& style, const MatrixLine& line, double max) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     const TextColour colour(line.published ? style.colours.text_dim : style.colours.text);
-    draw_cut_text(line.name);
+    ImGui::TextUnformatted(cut_middle(line.name, ImGui::GetContentRegionAvail().x).c_str());
     show_tooltip(style, line.help);
     const std::uint32_t rgb = head_rgb(style, line.head);
     for (const MatrixText& cell : line.cells) draw_value(style, cell, max, rgb, line.published);
@@ -83,17 +86,23 @@ void draw_table(const Style& style, MatrixState& state, const MatrixModel& model
         {&model, group, state.figure}, [&] { return build_matrix_table(model, group, state.figure); });
     const int columns = static_cast<int>(table.columns.size()) + 1;
     const float width = std::max(ImGui::GetContentRegionAvail().x - style.em,
-                                 (12 + 4.5f * static_cast<float>(table.columns.size())) * style.em);
+                                 (12 + 6.5f * static_cast<float>(table.columns.size())) * style.em);
     const float foot = 2 * ImGui::GetTextLineHeightWithSpacing();
     const ImVec2 size(0, std::max(ImGui::GetContentRegionAvail().y - foot, 5 * style.em));
-    if (!ImGui::BeginTable("matrix", columns, scrolling_table_flags, size, width)) return;
+    if (!ImGui::BeginTable("matrix", columns, scrolling_table_flags | sorting_flags, size, width)) return;
     ImGui::TableSetupScrollFreeze(1, 1);
     ImGui::TableSetupColumn("method", ImGuiTableColumnFlags_WidthStretch, 2.5f);
     for (const std::string& column : table.columns)
         ImGui::TableSetupColumn(column.empty() ? "no category" : column.c_str(),
-                                ImGuiTableColumnFlags_WidthStretch, 1);
-    ImGui::TableHeadersRow();
-    for (const MatrixLine& line : table.lines) draw_line(style, line, table.max);
+                                ImGuiTableColumnFlags_WidthStretch | number_column, 1);
+    const auto keys = [&](std::size_t row) {
+        std::vector<SortKey> out = {table.lines[row].name};
+        for (const MatrixText& cell : table.lines[row].cells)
+            out.push_back(cell.value ? SortKey(cell.value->value) : SortKey(std::string()));
+        return out;
+    };
+    for (const std::size_t row : order_rows(draw_headings(), table.lines.size(), keys))
+        draw_line(style, table.lines[row], table.max);
     ImGui::EndTable();
     draw_hint(style, model.note + (table.note.empty() ? "" : "; ") + table.note);
 }

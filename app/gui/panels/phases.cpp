@@ -45,13 +45,6 @@ void draw_swatch(const Style& style, int phase_id) {
     ImGui::SameLine(0, 0.4f * style.em);
 }
 
-void draw_header_right(const std::vector<const char*>& names) {
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
-    ImGui::TextDisabled("%s", names.front());
-    for (std::size_t i = 1; i < names.size(); ++i) draw_cell_right(names[i], true);
-}
-
 /// Returns the distribution's statistics, for the tooltip.
 std::string spread_text(const PhaseTableRow& row) {
     std::string text = fmt::format("per step: mean {} us, median {} us, MAD {} us", three_digits(row.mean_us),
@@ -73,15 +66,22 @@ void draw_table(const Style& style, const PhasesModel& model) {
     if (spread) heads.push_back("MAD us");
     heads.insert(heads.end(), {"p90 us", "share"});
     if (rate) heads.push_back("GB/s");
-    if (!ImGui::BeginTable("phases", static_cast<int>(heads.size()), table_flags)) return;
-    for (std::size_t i = 0; i < heads.size(); ++i)
-        ImGui::TableSetupColumn(
-            heads[i], i == 0 ? ImGuiTableColumnFlags_WidthFixed : ImGuiTableColumnFlags_WidthStretch,
-            i == 0   ? 0.0f
-            : i == 1 ? 0.7f
-                     : 1.0f);
-    draw_header_right(heads);
-    for (const PhaseTableRow& row : model.rows) {
+    if (!ImGui::BeginTable("phases", static_cast<int>(heads.size()), table_flags | sorting_flags)) return;
+    ImGui::TableSetupColumn(heads[0], ImGuiTableColumnFlags_WidthFixed);
+    for (std::size_t i = 1; i < heads.size(); ++i)
+        ImGui::TableSetupColumn(heads[i], ImGuiTableColumnFlags_WidthStretch | number_column,
+                                i == 1 ? 0.7f : 1.0f);
+    const auto keys = [&](std::size_t r) {
+        const PhaseTableRow& row = model.rows[r];
+        std::vector<SortKey> out = {row.name, row.count, row.total_ms};
+        if (exposed) out.push_back(row.exposed_ms);
+        out.push_back(row.median_us);
+        if (spread) out.push_back(row.mad_us);
+        out.insert(out.end(), {row.p90_us, row.share, row.gb_per_s});
+        return out;
+    };
+    for (const std::size_t r : order_rows(draw_headings(), model.rows.size(), keys)) {
+        const PhaseTableRow& row = model.rows[r];
         ImGui::TableNextRow();
         ImGui::TableNextColumn();
         if (row.child) ImGui::SetCursorPosX(ImGui::GetCursorPosX() + 0.8f * style.em);
@@ -118,14 +118,17 @@ void draw_categories(const Style& style, const PhasesModel& model) {
     if (model.categories.empty()) return;
     ImGui::Spacing();
     draw_in_font(style.ui_bold, "Drafting by category");
-    if (!ImGui::BeginTable("categories", 4, ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX))
-        return;
+    if (!ImGui::BeginTable("categories", 4, table_flags | sorting_flags)) return;
     ImGui::TableSetupColumn("category", 0, 1.6f);
-    ImGui::TableSetupColumn("steps", 0, 0.7f);
-    ImGui::TableSetupColumn("step ms", 0, 0.9f);
-    ImGui::TableSetupColumn("share", 0, 3.0f);
-    draw_header_right({"category", "steps", "step ms", "backbone + head, % of the step"});
-    for (const CategoryShare& row : model.categories) {
+    ImGui::TableSetupColumn("steps", number_column, 0.7f);
+    ImGui::TableSetupColumn("step ms", number_column, 0.9f);
+    ImGui::TableSetupColumn("backbone + head, % of the step", number_column, 3.0f);
+    const auto keys = [&](std::size_t r) -> std::vector<SortKey> {
+        const CategoryShare& row = model.categories[r];
+        return {row.category, row.steps, row.step_ms, row.draft()};
+    };
+    for (const std::size_t r : order_rows(draw_headings(), model.categories.size(), keys)) {
+        const CategoryShare& row = model.categories[r];
         begin_row(row.category);
         draw_cell_right(fmt::format("{}", row.steps));
         draw_cell_right(three_digits(row.step_ms));

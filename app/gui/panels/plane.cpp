@@ -342,19 +342,21 @@ void draw_bars(PanelContext& context, PlaneState& state, ImVec2 size) {
     double max_tau = 1;
     for (const TauBar& row : bars) max_tau = std::max(max_tau, row.tau);
     const bool bar = ImGui::GetContentRegionAvail().x > 22 * style.em;
-    if (ImGui::BeginTable("tau", bar ? 3 : 2, ImGuiTableFlags_SizingStretchProp)) {
+    if (ImGui::BeginTable("tau", bar ? 3 : 2, table_flags | sorting_flags)) {
         // Without bars the names are cut rather than the numbers.
         ImGui::TableSetupColumn("head",
                                 bar ? ImGuiTableColumnFlags_WidthFixed : ImGuiTableColumnFlags_WidthStretch);
-        if (bar) ImGui::TableSetupColumn("bar", ImGuiTableColumnFlags_WidthStretch);
-        ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthFixed);
-        ImGui::TableNextRow();
-        for (const char* name : {"head", "tau (unclipped, as published)", "tau   x full"}) {
-            if (!bar && std::string_view(name).starts_with("tau (")) continue;
-            ImGui::TableNextColumn();
-            ImGui::TextDisabled("%s", name);
-        }
-        for (const TauBar& row : bars) draw_bar_row(context, row, max_tau, bar);
+        if (bar)
+            ImGui::TableSetupColumn("tau (unclipped, as published)",
+                                    ImGuiTableColumnFlags_WidthStretch | ImGuiTableColumnFlags_NoSort);
+        ImGui::TableSetupColumn("tau   x full", ImGuiTableColumnFlags_WidthFixed | number_column);
+        const auto keys = [&](std::size_t row) {
+            std::vector<SortKey> out = {bars[row].label, bars[row].tau};
+            if (bar) out.push_back(bars[row].tau);
+            return out;
+        };
+        for (const std::size_t row : order_rows(draw_headings(), bars.size(), keys))
+            draw_bar_row(context, bars[row], max_tau, bar);
         ImGui::EndTable();
     }
     ImGui::PopFont();

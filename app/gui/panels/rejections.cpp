@@ -71,12 +71,18 @@ void draw_bar(const Style& style, RejectionGroup group, const StopCounts& counts
 }
 
 void draw_groups(const Style& style, const RejectionsModel& model, RejectionGroup group) {
-    if (!ImGui::BeginTable("groups", 3, table_flags)) return;
+    if (!ImGui::BeginTable("groups", 3, table_flags | sorting_flags)) return;
     static constexpr const char* names[] = {"depth", "category", "from token"};
     ImGui::TableSetupColumn(names[static_cast<int>(group)], ImGuiTableColumnFlags_WidthFixed);
-    ImGui::TableSetupColumn("rounds", ImGuiTableColumnFlags_WidthFixed);
-    ImGui::TableSetupColumn("how they ended", ImGuiTableColumnFlags_WidthStretch);
-    ImGui::TableHeadersRow();
+    ImGui::TableSetupColumn("rounds", ImGuiTableColumnFlags_WidthFixed | number_column);
+    ImGui::TableSetupColumn("how they ended",
+                            ImGuiTableColumnFlags_WidthStretch | ImGuiTableColumnFlags_NoSort);
+    const std::vector<StopCounts>& groups = model.groups(group);
+    const std::vector<std::size_t> order =
+        order_rows(draw_headings(), groups.size(), [&](std::size_t row) -> std::vector<SortKey> {
+            const bool numbered = group != RejectionGroup::category;  // in the order of their numbers
+            return {numbered ? SortKey(row) : SortKey(groups[row].label), groups[row].all()};
+        });
     const auto draw_row = [&](const StopCounts& counts) {
         begin_row(counts.label);
         draw_cell_right(fmt::format("{}", counts.all()));
@@ -84,21 +90,24 @@ void draw_groups(const Style& style, const RejectionsModel& model, RejectionGrou
         draw_bar(style, group, counts);
     };
     draw_row(model.summary.all);
-    for (const StopCounts& counts : model.groups(group)) draw_row(counts);
+    for (const std::size_t row : order) draw_row(groups[row]);
     ImGui::EndTable();
 }
 
 void draw_missed(PanelContext& c, const RejectionsModel& model) {
     if (model.missed.empty()) return draw_hint(c.style, "no token was missed");
-    if (!ImGui::BeginTable("missed", 3, table_flags | ImGuiTableFlags_ScrollY,
+    if (!ImGui::BeginTable("missed", 3, table_flags | sorting_flags | ImGuiTableFlags_ScrollY,
                            ImGui::GetContentRegionAvail()))
         return;
     ImGui::TableSetupScrollFreeze(0, 1);
     ImGui::TableSetupColumn("most missed tokens", ImGuiTableColumnFlags_WidthStretch);
-    ImGui::TableSetupColumn("rounds", ImGuiTableColumnFlags_WidthFixed);
-    ImGui::TableSetupColumn("outside", ImGuiTableColumnFlags_WidthFixed);
-    ImGui::TableHeadersRow();
-    for (const MissedTokenRow& row : model.missed) {
+    ImGui::TableSetupColumn("rounds", ImGuiTableColumnFlags_WidthFixed | number_column);
+    ImGui::TableSetupColumn("outside", ImGuiTableColumnFlags_WidthFixed | number_column);
+    const auto keys = [&](std::size_t r) -> std::vector<SortKey> {
+        return {model.missed[r].text, model.missed[r].rounds, model.missed[r].outside_set};
+    };
+    for (const std::size_t r : order_rows(draw_headings(), model.missed.size(), keys)) {
+        const MissedTokenRow& row = model.missed[r];
         ImGui::TableNextRow();
         ImGui::TableNextColumn();
         ImGui::PushID(row.token_id);

@@ -277,7 +277,7 @@ void draw_bar(const Style& style, const std::string& name, double share, const s
 }
 
 void draw_histogram(const Style& style, const AcceptanceModel& model, bool in_range) {
-    ImGui::TextDisabled("Tokens accepted per round%s", in_range ? ", in the range" : "");
+    draw_hint(style, in_range ? "Tokens accepted per round, in the range" : "Tokens accepted per round");
     if (model.rounds == 0) return draw_hint(style, no_rounds_text(in_range));
     std::int64_t max_count = 1;
     for (std::int64_t count : model.histogram) max_count = std::max(max_count, count);
@@ -293,7 +293,7 @@ void draw_histogram(const Style& style, const AcceptanceModel& model, bool in_ra
 }
 
 void draw_depths(const Style& style, const AcceptanceModel& model, bool in_range) {
-    ImGui::TextDisabled("Acceptance by depth%s", in_range ? ", in the range" : "");
+    draw_hint(style, in_range ? "Acceptance by depth, in the range" : "Acceptance by depth");
     show_tooltip(style,
                  "Share of the rounds that accepted a token at a depth, of those that reached it. Rounds cut "
                  "off by the end of the output do not count.");

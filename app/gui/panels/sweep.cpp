@@ -33,9 +33,9 @@ struct SweepState {
     int conversation = 1;
     std::vector<SweepMark> marks;  ///< of this frame, to click on
     std::vector<int> batches;
-    CachedModel<SweepBatchModel, int> batch_model;  ///< by batch
-    CachedModel<std::vector<std::size_t>, std::tuple<int, int, bool>>
-        listed;  ///< by batch, column, direction
+    CachedModel<SweepBatchModel, int> batch_model;                              ///< by batch
+    CachedModel<std::vector<std::size_t>, std::tuple<int, TableOrder>> listed;  ///< by batch and order
+    std::string drafter;  ///< of all settings; "" = they have several
     /// By batch, parameter, and the row whose other parameters count.
     CachedModel<SweepCurveModel, std::tuple<int, std::string, std::optional<std::size_t>>> curve_model;
     CachedModel<SweepHeatMap, std::tuple<int, std::string, std::string>> heat_map;  ///< by batch, x and y
@@ -65,6 +65,8 @@ void show_sweep(SweepState& state, const std::shared_ptr<const SweepReport>& vie
     state.shown = view;
     state.tab = tab;
     state.settings = view->settings;
+    const auto same = [&](const SweepSetting& one) { return one.drafter == view->settings[0].drafter; };
+    if (std::ranges::all_of(view->settings, same)) state.drafter = view->settings[0].drafter;
     state.batches = sweep_batches(state.settings);
     state.batch = state.batches.empty() ? 1 : state.batches.front();
     state.chosen = view->advice.choice.chosen.value_or(0);
@@ -108,16 +110,18 @@ void show_setting_tooltip(const Style& style, const SweepSetting& setting) {
     ImGui::EndTooltip();
 }
 
-/// Makes the marks of a plot buttons. Of marks that overlap, the one drawn last is hit.
+/// Makes the marks of a plot buttons. Of marks that overlap, the one drawn last is hit, and has the card.
 void place_buttons(const Style& style, SweepState& state) {
     const ImVec2 after = ImGui::GetCursorScreenPos();
     const float radius = 0.45f * style.em;
+    bool hit = false;
     for (std::size_t i = state.marks.size(); i-- > 0;) {
         const SweepMark& mark = state.marks[i];
         ImGui::PushID(static_cast<int>(mark.row));
         ImGui::SetCursorScreenPos({mark.at.x - radius, mark.at.y - radius});
         if (ImGui::InvisibleButton("setting", {2 * radius, 2 * radius})) state.chosen = mark.row;
-        show_setting_tooltip(style, state.settings[mark.row]);
+        if (!hit) show_setting_tooltip(style, state.settings[mark.row]);
+        hit |= ImGui::IsItemHovered();
         ImGui::PopID();
     }
     state.marks.clear();
@@ -127,13 +131,13 @@ void place_buttons(const Style& style, SweepState& state) {
 
 /// Draws a setting's mark: a star at the default, a ring around the selected one.
 void draw_setting(const Style& style, SweepState& state, std::size_t row, ImVec2 at, std::uint32_t rgb,
-                  bool faint) {
+                  bool faint, int shape = 0) {
     ImDrawList* list = ImPlot::GetPlotDrawList();
     const float radius = (faint ? 0.2f : 0.28f) * style.em;
     if (state.shown->usual == row)
         draw_star(list, at, 0.6f * style.em, to_im(rgb), to_im(style.colours.text));
     else
-        list->AddCircleFilled(at, radius, to_im(rgb, faint ? 0.45f : 1.0f));
+        draw_shape(list, shape, at, radius, to_im(rgb, faint ? 0.45f : 1.0f));
     if (state.chosen == row) list->AddCircle(at, 0.6f * style.em, to_im(style.colours.accent), 0, 2.5f);
     state.marks.push_back({row, at});
 }
@@ -256,16 +260,16 @@ void draw_curve_plot(const Style& style, SweepState& state, const SweepCurveMode
     if (!oracles.empty())  // room for a name above the highest line; the axis takes about 3.5 of text
         ys.high += (ys.high - ys.low) * style.em / std::max(size.y - 3.5f * style.em, 4 * style.em);
     if (!ImPlot::BeginPlot(speed ? "##speed" : "##tau", size, sweep_plot_flags)) return;
-    ImPlot::SetupAxes(state.parameter.c_str(), speed ? "x AR (predicted)" : "tau",
-                      ImPlotAxisFlags_NoGridLines, ImPlotAxisFlags_NoGridLines);
-    if (constexpr std::size_t max_ticks = 8; model.values.size() <= max_ticks)
-        ImPlot::SetupAxisTicks(ImAxis_X1, model.values.data(), static_cast<int>(model.values.size()));
+    const char* figure_name = size.y > 11 * style.em ? "x AR (predicted)" : "x AR";
+    ImPlot::SetupAxes(state.parameter.c_str(), speed ? figure_name : "tau", ImPlotAxisFlags_NoGridLines,
+                      ImPlotAxisFlags_NoGridLines);
     if (logarithmic) {
         ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
         xs = {xs.low / 1.3, 1.3 * xs.high};
     } else {
         xs.widen(0.06);
     }
+    set_value_ticks(model.values, xs, logarithmic, size.x - 4.5f * style.em);
     ImPlot::SetupAxesLimits(xs.low, xs.high, ys.low, ys.high, ImPlotCond_Always);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
@@ -279,7 +283,7 @@ void draw_curve_plot(const Style& style, SweepState& state, const SweepCurveMode
                                                0);
         for (std::size_t i = 0; i < line.size(); ++i) {
             draw_interval(curve.points[i].first, figure(curve.points[i].second), rgb);
-            draw_setting(style, state, curve.points[i].second, line[i], rgb, false);
+            draw_setting(style, state, curve.points[i].second, line[i], rgb, false, curve.same_colour);
         }
     }
     ImPlot::PopPlotClipRect();
@@ -295,7 +299,11 @@ void draw_parameter_curves(const Style& style, SweepState& state, ImVec2 size) {
     const SweepCurveModel& model = curve_model(state);
     if (model.curves.empty()) return draw_hint(style, "the selected setting has no such parameter");
     for (const SweepCurve& curve : model.curves) {
-        draw_legend_entry(style, to_im(head_rgb(style, curve.head)), curve.name.c_str());
+        const ImVec2 at = ImGui::GetCursorScreenPos();
+        const ImVec2 middle(at.x + 0.3f * style.em, at.y + ImGui::GetTextLineHeight() / 2);
+        draw_shape(ImGui::GetWindowDrawList(), curve.same_colour, middle, 0.3f * style.em,
+                   to_im(head_rgb(style, curve.head)));
+        draw_legend_entry(style, 0, curve.name.c_str());
         if (&curve != &model.curves.back() &&
             ImGui::GetItemRectMax().x + 12 * style.em < ImGui::GetCursorScreenPos().x + size.x)
             ImGui::SameLine(0, style.em);
@@ -417,21 +425,10 @@ void draw_heat_map(const Style& style, SweepState& state, ImVec2 size) {
     ImGui::EndChild();
 }
 
-/// Columns of the table of settings; the order is that of `sort_settings`.
-constexpr const char* setting_columns[] = {"drafter x head", "tree", "tau", "round ms", "tokens/s", "x AR"};
-
-/// Orders rows by a column of the table.
-void sort_settings(SweepSettings settings, int column, bool ascending, std::vector<std::size_t>& rows) {
-    const auto before = [&](std::size_t a, std::size_t b) {
-        const SweepSetting &x = settings[ascending ? a : b], &y = settings[ascending ? b : a];
-        if (column == 0) return pair_text(x.drafter, x.head) < pair_text(y.drafter, y.head);
-        if (column == 1) return x.tree < y.tree;
-        if (column == 2) return x.figures.tau.value < y.figures.tau.value;
-        if (column == 3) return x.round_ms < y.round_ms;
-        if (column == 4) return x.figures.tokens_per_second.value < y.figures.tokens_per_second.value;
-        return x.figures.speedup.value < y.figures.speedup.value;
-    };
-    std::ranges::stable_sort(rows, before);
+/// Returns drafter and head, without the drafter that all settings share.
+std::string list_name(const SweepState& state, const SweepSetting& setting) {
+    const bool head_only = !state.drafter.empty() && !setting.head.empty();
+    return shorten_paths(head_only ? setting.head : pair_text(setting.drafter, setting.head));
 }
 
 void draw_list_row(const Style& style, SweepState& state, std::size_t r) {
@@ -439,13 +436,15 @@ void draw_list_row(const Style& style, SweepState& state, std::size_t r) {
     ImGui::PushID(static_cast<int>(r));
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    const std::string name = (state.shown->usual == r ? "default: " : "") +
-                             shorten_paths(pair_text(setting.drafter, setting.head)) + "###row";
+    const std::string name =
+        cut_middle((state.shown->usual == r ? "default: " : "") + list_name(state, setting),
+                   ImGui::GetContentRegionAvail().x) +
+        "###row";
     if (ImGui::Selectable(name.c_str(), state.chosen == r, ImGuiSelectableFlags_SpanAllColumns))
         state.chosen = r;
     show_setting_tooltip(style, setting);
-    ImGui::TableNextColumn();
-    ImGui::TextUnformatted(setting.tree.c_str());
+    for (const int part : {setting.shape.depth + 1, setting.shape.topk, setting.shape.nodes})
+        draw_cell_right(fmt::format("{}", part));
     draw_cell_right(fmt::format("{:.2f}", setting.figures.tau.value));
     draw_cell_right(fmt::format("{:.2f}", setting.round_ms));
     draw_cell_right(fmt::format("{:.1f}", setting.figures.tokens_per_second.value));
@@ -455,35 +454,43 @@ void draw_list_row(const Style& style, SweepState& state, std::size_t r) {
 
 /// Draws all settings, sorted by the column whose heading was clicked; Up and Down move the selection.
 void draw_list(const Style& style, SweepState& state, ImVec2 size) {
-    constexpr int columns = static_cast<int>(std::size(setting_columns));
-    constexpr ImGuiTableFlags flags = table_flags | ImGuiTableFlags_ScrollY | ImGuiTableFlags_Sortable |
-                                      ImGuiTableFlags_SortTristate | ImGuiTableFlags_Resizable;
-    if (!ImGui::BeginTable("settings", columns, flags, size)) return;
+    constexpr ImGuiTableFlags flags =
+        table_flags | sorting_flags | ImGuiTableFlags_ScrollY | ImGuiTableFlags_Resizable;
+    if (!ImGui::BeginTable("settings", 8, flags, size)) return;
     ImGui::TableSetupScrollFreeze(0, 1);
-    for (int column = 0; column < columns; ++column)
-        ImGui::TableSetupColumn(
-            setting_columns[column],
-            ImGuiTableColumnFlags_WidthStretch |
-                (column < 2 ? ImGuiTableColumnFlags_None : ImGuiTableColumnFlags_PreferSortDescending),
-            column == 0   ? 2.2f
-            : column == 1 ? 2.0f
-                          : 0.8f);
-    ImGui::TableHeadersRow();
-    const ImGuiTableSortSpecs* order = ImGui::TableGetSortSpecs();
-    const bool sorted = order != nullptr && order->SpecsCount > 0;
-    const int column = sorted ? order->Specs->ColumnIndex : -1;
-    const bool ascending = sorted && order->Specs->SortDirection == ImGuiSortDirection_Ascending;
-    const std::vector<std::size_t>& rows = state.listed.get({state.batch, column, ascending}, [&] {
+    ImGui::TableSetupColumn(state.drafter.empty() ? "drafter x head" : "head", 0, 3.4f);
+    for (const auto& [name, width] : {std::pair{"levels", 0.9f},
+                                      {"top-k", 0.9f},
+                                      {"nodes", 0.9f},
+                                      {"tau", 0.9f},
+                                      {"round ms", 1.4f},
+                                      {"tok/s", 1.1f},
+                                      {"x AR", 1.0f}})
+        ImGui::TableSetupColumn(name, number_column, width);
+    const TableOrder order = draw_headings();
+    const std::vector<std::size_t>& rows = state.listed.get({state.batch, order}, [&] {
         std::vector<std::size_t> all = batch_model(state).rows;  // fastest first
-        if (sorted) sort_settings(state.settings, column, ascending, all);
-        return all;
+        const auto keys = [&](std::size_t i) -> std::vector<SortKey> {
+            const SweepSetting& one = state.settings[all[i]];
+            return {list_name(state, one),
+                    one.shape.depth + 1,
+                    one.shape.topk,
+                    one.shape.nodes,
+                    one.figures.tau.value,
+                    one.round_ms,
+                    one.figures.tokens_per_second.value,
+                    one.figures.speedup.value};
+        };
+        std::vector<std::size_t> places = order_rows(order, all.size(), keys);
+        for (std::size_t& place : places) place = all[place];
+        return places;
     });
     if (ImGui::IsWindowFocused() && state.chosen) {
         const auto at = std::ranges::find(rows, *state.chosen);
-        if (ImGui::IsKeyPressed(ImGuiKey_DownArrow) && at != rows.end() && at + 1 != rows.end())
-            state.chosen = *(at + 1);
-        if (ImGui::IsKeyPressed(ImGuiKey_UpArrow) && at != rows.end() && at != rows.begin())
-            state.chosen = *(at - 1);
+        const std::ptrdiff_t to = at - rows.begin() + ImGui::IsKeyPressed(ImGuiKey_DownArrow) -
+                                  ImGui::IsKeyPressed(ImGuiKey_UpArrow);
+        if (at != rows.end() && to >= 0 && to < std::ssize(rows))
+            state.chosen = rows[static_cast<std::size_t>(to)];
     }
     ImGuiListClipper clipper;
     clipper.Begin(static_cast<int>(rows.size()));

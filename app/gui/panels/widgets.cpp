@@ -103,6 +103,18 @@ void draw_cut_text(std::string_view text, float width) {
     if (whole.x > size.x) show_wrapped_tooltip(text, ImGui::GetFontSize());
 }
 
+std::string cut_middle(std::string_view text, float width) {
+    std::string out(text);
+    const auto is_inside = [&](std::size_t at) { return at < text.size() && (text[at] & 0xC0) == 0x80; };
+    for (std::size_t kept = text.size(); kept > 2 && ImGui::CalcTextSize(out.c_str()).x > width; --kept) {
+        std::size_t left = kept / 2, right = text.size() - (kept - left);
+        while (is_inside(left)) --left;
+        while (is_inside(right)) ++right;
+        out = std::string(text.substr(0, left)) + "…" + std::string(text.substr(right));
+    }
+    return ImGui::GetCurrentContext()->LogEnabled ? std::string(text) : out;
+}
+
 void draw_wrapped(std::uint32_t rgb, std::string_view text) {
     const TextColour colour(rgb);
     ImGui::PushTextWrapPos(0);
@@ -120,6 +132,31 @@ void begin_row(std::string_view text) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     ImGui::TextUnformatted(text.data(), text.data() + text.size());
+}
+
+TableOrder draw_headings() {
+    ImGuiTable* table = ImGui::GetCurrentContext()->CurrentTable;
+    const ImGuiStyle& style = ImGui::GetStyle();
+    ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+    for (int i = 0; i < table->ColumnsCount; ++i) {
+        if (!ImGui::TableSetColumnIndex(i)) continue;
+        ImGuiTableColumn& column = table->Columns[i];
+        const char* name = ImGui::TableGetColumnName(i);
+        const float width = ImGui::CalcTextSize(name).x;
+        const float arrow = 0.65f * ImGui::GetFontSize() + style.FramePadding.x - style.CellPadding.x;
+        const float left = ImGui::GetCursorPosX(), start = ImGui::GetCursorScreenPos().x;
+        const float room =
+            ImGui::GetContentRegionAvail().x - width - (column.SortOrder >= 0 ? std::max(0.0f, arrow) : 0);
+        if ((column.Flags & number_column) != 0) ImGui::SetCursorPosX(left + std::max(0.0f, room));
+        ImGui::PushID(i);
+        ImGui::TableHeader(name);
+        ImGui::PopID();
+        // The heading's place must not widen the column.
+        column.ContentMaxXHeadersIdeal = start + width + std::max(0.0f, arrow);
+    }
+    const ImGuiTableSortSpecs* order = ImGui::TableGetSortSpecs();
+    if (order == nullptr || order->SpecsCount == 0) return {};
+    return {order->Specs->ColumnIndex, order->Specs->SortDirection == ImGuiSortDirection_Descending};
 }
 
 void draw_cell_right(const std::string& text, bool dim) {
@@ -193,6 +230,32 @@ void draw_diamond(ImDrawList* list, ImVec2 at, float r, ImU32 fill, ImU32 edge, 
     const ImVec2 points[] = {{at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y}};
     list->AddConvexPolyFilled(points, 4, fill);
     list->AddPolyline(points, 4, edge, edge_width, ImDrawFlags_Closed);
+}
+
+void draw_shape(ImDrawList* list, int shape, ImVec2 at, float r, ImU32 colour) {
+    if (shape % 4 == 0) list->AddCircleFilled(at, r, colour);
+    if (shape % 4 == 1) list->AddRectFilled({at.x - r, at.y - r}, {at.x + r, at.y + r}, colour);
+    if (shape % 4 == 2)
+        list->AddTriangleFilled({at.x, at.y - 1.3f * r}, {at.x + 1.2f * r, at.y + r},
+                                {at.x - 1.2f * r, at.y + r}, colour);
+    if (shape % 4 == 3) draw_diamond(list, at, 1.3f * r, colour, colour, 1);
+}
+
+void set_value_ticks(const std::vector<double>& values, const ValueRange& range, bool logarithmic,
+                     float width) {
+    std::vector<float> places, widths;
+    std::vector<std::string> labels;
+    for (const double value : values) {
+        const double share = logarithmic ? std::log(value / range.low) / std::log(range.high / range.low)
+                                         : (value - range.low) / (range.high - range.low);
+        labels.push_back(fmt::format("{:g}", value));
+        places.push_back(width * static_cast<float>(share));
+        widths.push_back(ImGui::CalcTextSize(labels.back().c_str()).x);
+    }
+    const std::vector<bool> fits = fitting_labels(places, widths, 0.4f * ImGui::GetFontSize());
+    std::vector<const char*> texts;
+    for (std::size_t i = 0; i < labels.size(); ++i) texts.push_back(fits[i] ? labels[i].c_str() : "");
+    ImPlot::SetupAxisTicks(ImAxis_X1, values.data(), static_cast<int>(values.size()), texts.data());
 }
 
 void draw_hatching(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour, float spacing) {

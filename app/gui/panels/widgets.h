@@ -6,7 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "app/gui/models/copied_table.h"
 #include "app/gui/models/plane.h"
+#include "app/gui/models/sweep.h"
 #include "app/gui/panels/style.h"
 
 /// Drawing helpers shared by the panels and the shell.
@@ -16,6 +18,11 @@ constexpr ImGuiTableFlags table_flags =
     ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody | ImGuiTableFlags_PadOuterX;
 constexpr ImGuiTableFlags scrolling_table_flags =
     table_flags | ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY;
+/// Of a table whose headings are drawn by draw_headings().
+constexpr ImGuiTableFlags sorting_flags =
+    ImGuiTableFlags_Sortable | ImGuiTableFlags_SortTristate | ImGuiTableFlags_NoSavedSettings;
+/// A column of numbers: its heading is at the right, and the first click sorts downwards.
+constexpr ImGuiTableColumnFlags number_column = ImGuiTableColumnFlags_PreferSortDescending;
 constexpr ImPlotFlags plot_flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText;
 
 enum class Icon { none, play, pause, stop, step, left, right, newest };
@@ -38,6 +45,9 @@ inline void draw_cut_text(std::string_view text, float width, std::uint32_t rgb)
     const TextColour colour(rgb);
     draw_cut_text(text, width);
 }
+/// Returns text that fits into `width`: without its middle, since the ends of names tell them apart. A copied
+/// table has the whole text.
+std::string cut_middle(std::string_view text, float width);
 void draw_wrapped(std::uint32_t rgb, std::string_view text);
 /// Draws a wrapped, dimmed explanation.
 inline void draw_hint(const Style& style, std::string_view text) {
@@ -46,6 +56,24 @@ inline void draw_hint(const Style& style, std::string_view text) {
 void draw_in_font(ImFont* font, std::string_view text);
 /// Begins a table's row, whose first cell is this text.
 void begin_row(std::string_view text);
+/// The column by which a table is sorted; -1 = in the given order.
+struct TableOrder {
+    int column = -1;
+    bool descending = false;
+    bool operator==(const TableOrder&) const = default;
+};
+/// Draws a table's headings. A click sorts the rows by a column; the third one restores the given order.
+TableOrder draw_headings();
+/// Returns the rows in this order. `keys(row)` returns a row's SortKey of each column.
+template <typename Keys>
+std::vector<std::size_t> order_rows(TableOrder order, std::size_t rows, Keys&& keys) {
+    std::vector<SortKey> of_column;
+    for (std::size_t row = 0; row < rows; ++row)
+        of_column.push_back(order.column < 0
+                                ? SortKey(0.0)
+                                : std::vector<SortKey>(keys(row))[static_cast<std::size_t>(order.column)]);
+    return sorted_places(of_column, order.descending);
+}
 /// Draws a table cell whose text is at the right.
 void draw_cell_right(const std::string& text, bool dim = false);
 /// As draw_cell_right, for a percentage over a bar of the same share. A hatched bar is diagonal lines.
@@ -74,6 +102,11 @@ void draw_legend_entry(const Style& style, ImU32 colour, const char* name);
 /// Draws a five-pointed star.
 void draw_star(ImDrawList* list, ImVec2 at, float radius, ImU32 fill, ImU32 edge);
 void draw_diamond(ImDrawList* list, ImVec2 at, float radius, ImU32 fill, ImU32 edge, float edge_width);
+/// Draws a disc (0), or another shape for each further series of one colour.
+void draw_shape(ImDrawList* list, int shape, ImVec2 at, float radius, ImU32 colour);
+/// Sets a tick at each value of a plot's x axis, with the labels that fit. `width`: of the plot's inside.
+void set_value_ticks(const std::vector<double>& values, const ValueRange& range, bool logarithmic,
+                     float width);
 /// Draws diagonal hatching inside a rectangle: the pattern of the remainder and of excluded steps.
 void draw_hatching(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour, float spacing);
 

@@ -19,5 +19,16 @@ TEST(CopiedTable, CsvQuotesWhatItMust) {
     EXPECT_EQ(to_csv(""), "");
 }
 
+TEST(SortedPlaces, NumbersSortAsNumbersAndEqualKeysStay) {
+    const std::vector<SortKey> numbers = {10, 9.5, SortKey(std::string()), 100, 9.5};
+    EXPECT_EQ(sorted_places(numbers, false), (std::vector<std::size_t>{1, 4, 0, 3, 2}));
+    EXPECT_EQ(sorted_places(numbers, true), (std::vector<std::size_t>{3, 0, 1, 4, 2}))
+        << "an empty cell is last in both directions";
+    const std::vector<SortKey> texts = {std::string("b"), std::string("a"), std::optional<double>(),
+                                        std::string("c")};
+    EXPECT_EQ(sorted_places(texts, false), (std::vector<std::size_t>{1, 0, 3, 2}));
+    EXPECT_TRUE(sorted_places({}, true).empty());
+}
+
 }  // namespace
 }  // namespace draftscope

@@ -202,6 +202,24 @@ TEST(Rounds, IncrementalUpdateEqualsRebuild) {
     update_rounds(grown, two_runs(), 2);
     EXPECT_EQ(grown.cells.size(), 6u) << "another run resets the model";
     EXPECT_EQ(grown.cells.front().index, 10u);
+    // Another file whose run has the same id and more rounds.
+    update_rounds(grown, *synthetic_snapshot(10), 1);
+    auto other = *synthetic_snapshot(20, {.seed = 3});
+    other.source = "other.dscope";
+    update_rounds(grown, other, 1);
+    update_rounds(rebuilt = {}, other, 1);
+    ASSERT_EQ(grown.cells.size(), rebuilt.cells.size());
+    for (std::size_t i = 0; i < rebuilt.cells.size(); ++i)
+        EXPECT_EQ(grown.cells[i].accepted, rebuilt.cells[i].accepted) << i;
+}
+
+TEST(Rounds, WithoutTimesNoPhaseIsTheLongest) {
+    testing::CaptureBuilder replayed;
+    replayed.step(0, 0, {}, testing::round_of(), Excluded::untimed);
+    RoundsModel model;
+    update_rounds(model, replayed.snapshot(), 1);
+    ASSERT_EQ(model.cells.size(), 1u);
+    EXPECT_EQ(model.cells[0].dominant_phase, 0) << "not the remainder, which is drawn hatched";
 }
 
 TEST(Rounds, DominantPhaseIsTheLongestAndSharesAreOfTheStep) {

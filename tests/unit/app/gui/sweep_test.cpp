@@ -153,5 +153,13 @@ TEST_F(SweepModel, DescribesASettingWithItsLimits) {
         EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
 }
 
+TEST(FittingLabels, TheLastStaysAndOthersGiveWay) {
+    const std::vector<float> places = {0, 30, 34, 60}, widths = {10, 10, 10, 10};
+    EXPECT_EQ(fitting_labels(places, widths, 2), (std::vector<bool>{true, false, true, true}));
+    EXPECT_EQ(fitting_labels(places, std::vector<float>{10, 10, 10, 80}, 2),
+              (std::vector<bool>{true, false, false, true}));
+    EXPECT_TRUE(fitting_labels({}, {}, 2).empty());
+}
+
 }  // namespace
 }  // namespace draftscope

@@ -368,6 +368,8 @@ TEST(TimelineHit, FindsIntervalsAndTheirRounds) {
     const std::vector<std::string> lines = describe_interval(snapshot, lane, row, 1);
     EXPECT_EQ(lines[0], "verify");
     EXPECT_EQ(lines[1], "50 ns, at +40 ns from the start");
+    EXPECT_EQ(lines[2], "rows: 0") << "verification has no levels";
+    EXPECT_EQ(describe_interval(snapshot, lane, row, 0)[2], "level 0, rows: 0");
     EXPECT_EQ(lines[3], "0.00 MB, 10.0 GB/s");
 }
 
