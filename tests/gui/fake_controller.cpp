@@ -73,6 +73,7 @@ void FakeController::open(const std::string& path) {
     auto stored = *synthetic_snapshot(12, options);
     stored.source = path;
     snapshot_ = std::make_shared<const Snapshot>(std::move(stored));
+    status_.others.clear();
     status_.opened_file = path;
     status_.error.clear();
 }

@@ -30,6 +30,14 @@ struct BrowseRequest {
     std::string from;                             ///< its folder is shown first; "" = the last one
 };
 
+/// A round of an open capture.
+struct CapturedRound {
+    std::string source;  ///< Snapshot::source
+    RowId run_id = 0;
+    std::size_t round = 0;  ///< index into its Snapshot::rounds
+    bool operator==(const CapturedRound&) const = default;
+};
+
 /// State shared by all panels: the selection and common switches.
 struct UiState {
     RowId run_id = 0;                  ///< selected run; 0 = none
@@ -40,11 +48,13 @@ struct UiState {
     TokenId hovered_token = no_token;  ///< under the mouse in any panel, marked in all; reset each frame
     RowId stopped_prompt = 0;    ///< the held engine's sequence of a batch, which following selects; 0 = any
     bool fit_requested = false;  ///< key F, for one frame: views show everything
-    bool fit_run_requested = false;     ///< Shift+F, for one frame: the timeline shows the whole run
-    bool find_requested = false;        ///< Ctrl+F, for one frame: the Text panel takes the focus
-    bool open_other_requested = false;  ///< open the dialog for another capture
-    BrowseRequest browse;               ///< reset when the dialog opens
-    std::string focus_panel;            ///< id of a panel to open and bring to the front; reset each frame
+    bool fit_run_requested = false;      ///< Shift+F, for one frame: the timeline shows the whole run
+    bool find_requested = false;         ///< Ctrl+F, for one frame: the Text panel takes the focus
+    bool open_other_requested = false;   ///< open the dialog for another capture
+    BrowseRequest browse;                ///< reset when the dialog opens
+    bool other_run_requested = false;    ///< key B, for one frame: see show_other_run()
+    std::optional<CapturedRound> place;  ///< to select before the next frame, which resets it
+    std::string focus_panel;             ///< id of a panel to open and bring to the front; reset each frame
     bool compare_newest = false;  ///< Compare takes the newest run and its baseline until the user chooses
     std::uint64_t data_key = 0;   ///< changes with the snapshot: cached models are then rebuilt
     std::map<std::string, bool, std::less<>> open;  ///< panel id -> shown; stored with the settings

@@ -379,8 +379,8 @@ std::vector<std::size_t> what_ifs_of(const PanelContext& c) {
     const RoundRow* round = selected_round(c);
     for (std::size_t i = 0; round != nullptr && i < c.status.what_ifs.size(); ++i) {
         const WhatIf& wanted = c.status.what_ifs[i].wanted;
-        if (wanted.run_id == round->run_id && wanted.prompt_id == round->prompt_id &&
-            wanted.context_length == round->context_length)
+        if (wanted.source == c.snapshot.source && wanted.run_id == round->run_id &&
+            wanted.prompt_id == round->prompt_id && wanted.context_length == round->context_length)
             out.push_back(i);
     }
     return out;
@@ -425,6 +425,7 @@ void draw_what_if_popup(PanelContext& c, TreeState& state, const RoundRow& round
         setting.threads = c.config.threads;
         const bool uses_head = find_traits(c.status.drafters, setting.drafter).uses_head;
         WhatIf wanted{round.run_id, round.prompt_id, round.context_length, setting, "", {}};
+        wanted.source = c.snapshot.source;
         if (const RunRow* run = c.snapshot.run(round.run_id); run != nullptr)
             wanted.precision = run->precision;
         if (!uses_head) wanted.setting.head.clear();

@@ -51,7 +51,8 @@ class RebuildThrottle {
     /// selection.
     template <typename Build>
     void update(const PanelContext& context, std::uint64_t key, Build&& build) {
-        const bool stale = !valid_ || key != key_, changed = context.ui.data_key != data_key_;
+        const bool stale = !valid_ || key != key_ || source_ != context.snapshot.source,
+                   changed = context.ui.data_key != data_key_;
         const bool streaming =
             context.status.state == JobState::running || context.status.state == JobState::loading;
         if (!stale && (!changed || (streaming && ImGui::GetTime() < not_before_))) return;
@@ -60,6 +61,7 @@ class RebuildThrottle {
         const double cost = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         not_before_ = ImGui::GetTime() + std::min(20.0 * cost, 2.0);
         key_ = key;
+        source_ = context.snapshot.source;
         data_key_ = context.ui.data_key;
         valid_ = true;
     }
@@ -67,6 +69,7 @@ class RebuildThrottle {
   private:
     bool valid_ = false;
     std::uint64_t key_ = 0, data_key_ = 0;
+    std::string source_;
     double not_before_ = 0;
 };
 

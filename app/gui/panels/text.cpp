@@ -20,6 +20,7 @@ constexpr float line_spacing = 1.38f;
 
 struct TextState {
     std::uint64_t data_key = 0;
+    std::string source;  ///< of the snapshot
     RowId prompt_id = -1;
     float width = 0, em = 0;
     TextModel model;
@@ -51,6 +52,7 @@ void rebuild(PanelContext& c, TextState& state, float width) {
         replace_missing_glyphs(state.model, [&](char32_t code) { return c.style.has_glyph(code); });
         state.data_key = c.ui.data_key;
         state.to_start |= state.prompt_id != prompt;
+        if (std::exchange(state.source, c.snapshot.source) != c.snapshot.source) state.shown_round.reset();
         state.prompt_id = prompt;
         update_found(c.style, state);
     }

@@ -14,6 +14,7 @@
 #include "app/gui/models/rounds.h"
 #include "app/gui/models/selection.h"
 #include "app/gui/models/session.h"
+#include "app/gui/panels/compare.h"
 #include "app/gui/panels/sweep_form.h"
 #include "app/gui/shell/layout.h"
 #include "app/gui/shell/theme.h"
@@ -76,7 +77,8 @@ bool same_status(const JobStatus& a, const JobStatus& b) {
 App::App(Controller& controller, const GuiOptions& options)
     : controller_(controller),
       options_(options),
-      snapshot_(controller.snapshot()),
+      own_(controller.snapshot()),
+      snapshot_(own_),
       open_dialog_("Open capture", "Open", true),
       save_dialog_("Save a copy", "Save", false),
       other_dialog_("Open another capture", "Open", true),
@@ -131,6 +133,28 @@ void App::apply_defaults() {
     if (options_.screenshot.empty()) guide_open_ = !settings_.guide_seen;
 }
 
+/// Takes the controller's snapshot, or swaps it with the capture open for comparison that is shown. Returns
+/// true if the panels must be drawn again.
+bool App::take_snapshot(JobStatus& status, bool stopped_elsewhere) {
+    const auto before = std::exchange(own_, controller_.snapshot());
+    // A new run, or another file, is what the user wants to see.
+    if (own_->source != before->source || own_->runs.size() != before->runs.size()) shown_other_.clear();
+    std::shared_ptr<const Snapshot> shown = own_;
+    if (ui_.place) shown_other_ = ui_.place->source == own_->source ? "" : ui_.place->source;
+    for (auto& other : status.others)
+        if (!shown_other_.empty() && other->source == shown_other_) std::swap(other, shown);
+    if (shown == snapshot_ && ui_.data_key != 0 && !ui_.place && !stopped_elsewhere) return false;
+    snapshot_ = std::move(shown);
+    ++ui_.data_key;
+    sync_selection(*snapshot_, ui_);
+    const auto place = std::exchange(ui_.place, std::nullopt);
+    if (place && place->source == snapshot_->source && place->round < snapshot_->rounds.size()) {
+        select_run(*snapshot_, ui_, place->run_id);
+        ui_.select_round(place->round, snapshot_->rounds.size());
+    }
+    return true;
+}
+
 bool App::prepare(float monitor_scale) {
     const float scale = monitor_scale * settings_.user_scale * static_cast<float>(options_.scale);
     bool changed = frames_ == 0;
@@ -145,17 +169,11 @@ bool App::prepare(float monitor_scale) {
     const HoldPoint& held = status.hold_point;
     const bool after_round = status.state == JobState::held && held.kind == HoldPoint::Kind::after_round;
     const RowId stopped = std::exchange(ui_.stopped_prompt, after_round ? held.prompt_id : 0);
-    auto snapshot = controller_.snapshot();
-    if (snapshot != snapshot_ || ui_.data_key == 0 || stopped != ui_.stopped_prompt) {
-        snapshot_ = std::move(snapshot);
-        ++ui_.data_key;
-        sync_selection(*snapshot_, ui_);
-        changed = true;
-    }
+    changed |= take_snapshot(status, stopped != ui_.stopped_prompt);
     changed |= !same_status(status, status_);
     apply_status(std::move(status));
     changed |= next_level_at_ && monotonic_ns() >= *next_level_at_;
-    unsaved_.update(*snapshot_, demo_is_running_ || !status_.config.save.empty());
+    unsaved_.update(*own_, demo_is_running_ || !status_.config.save.empty());
     if (!notice_.empty() && monotonic_ns() >= notice_until_) {
         notice_.clear();
         changed = true;
@@ -272,6 +290,10 @@ void App::frame() {
     draw_leaving();
     draw_file_dialogs();
     draw_watch_dialog();
+    if (std::exchange(ui_.other_run_requested, false)) {
+        PanelContext context{*snapshot_, status_, ui_, config_, commands_, style_, panel_state_};
+        if (std::string why = show_other_run(context); !why.empty()) say(std::move(why));
+    }
     draw_notice();
     play_slowly();
     field_takes_focus_ = ui_.find_requested;
@@ -292,7 +314,8 @@ void App::submit_commands() {
     for (const Command& command : commands_) {
         if (std::holds_alternative<CmdStart>(command)) demo_is_running_ = std::exchange(demo_is_next_, false);
         if (std::holds_alternative<CmdWatchServer>(command)) demo_is_running_ = false;
-        if (std::holds_alternative<CmdSaveCopy>(command)) rounds_being_saved_ = snapshot_->rounds.size();
+        const auto* save = std::get_if<CmdSaveCopy>(&command);
+        if (save != nullptr && save->source == own_->source) rounds_being_saved_ = own_->rounds.size();
     }
     if (!commands_.empty()) controller_.submit(std::exchange(commands_, {}));
 }
@@ -491,6 +514,7 @@ void App::set_flag(ActionId id) {
     using enum ActionId;
     for (const auto& [of, flag] : {std::pair{fit, &ui_.fit_requested},
                                    {fit_run, &ui_.fit_run_requested},
+                                   {other_run, &ui_.other_run_requested},
                                    {palette, &palette_requested_},
                                    {help, &help_requested_},
                                    {watch_server, &watch_requested_},

@@ -52,6 +52,8 @@ namespace draftscope {
            "select the next round whose token the head could not draft")                                 \
     ACTION(previous_outside, "Go", "Previous out-of-vocabulary token", shift | ImGuiKey_O, "Shift+O",    \
            "select the previous such round")                                                             \
+    ACTION(other_run, "Go", "Same text in the other run", ImGuiKey_B, "B",                               \
+           "select the round of Compare's other run at the same place of the text")                      \
     ACTION(follow, "Go", "Follow the newest round", ImGuiKey_L, "L", "keep the newest round selected")   \
     ACTION(fit, "Go", "Fit views", ImGuiKey_F, "F", "fit tree, timeline and plots to their contents")    \
     ACTION(fit_run, "Go", "Show the whole run", shift | ImGuiKey_F, "Shift+F",                           \
@@ -146,7 +148,7 @@ class App {
     void request_layout(std::string_view name);
     std::string title() const;
     /// Returns the number of live rounds that are in no file.
-    std::size_t unsaved_rounds() const { return unsaved_.count(*snapshot_); }
+    std::size_t unsaved_rounds() const { return unsaved_.count(*own_); }
     /// Returns the short message shown over the panels; "" = none.
     const std::string& notice() const { return notice_; }
     /// Returns the picture that the user asked for, once.
@@ -165,6 +167,7 @@ class App {
     /// Selects a round that was found; without one, says so.
     void go_to_round(std::optional<std::size_t> round, const char* none);
     void find_round(ActionId id);
+    bool take_snapshot(JobStatus& status, bool stopped_elsewhere);
     bool arrange(ImVec2 room);
     void draw_panels();
     void draw_panel(const Panel& panel, PanelContext& context);
@@ -208,7 +211,9 @@ class App {
     PanelState panel_state_;
     Commands commands_;
     JobStatus status_;
-    std::shared_ptr<const Snapshot> snapshot_;
+    std::shared_ptr<const Snapshot> own_;       ///< of the controller
+    std::shared_ptr<const Snapshot> snapshot_;  ///< shown: `own_`, or a capture open for comparison
+    std::string shown_other_;                   ///< source of that capture; "" = `own_` is shown
     HeaderNumbers numbers_;
     std::uint64_t numbers_key_ = 0;
     RowId watched_prompt_ = 0;  ///< last prompt submitted to the jobs

@@ -247,9 +247,9 @@ void App::draw_activity(float right_edge) {
     if (width < style_.em * 6) return;
     std::string activity = status_.activity;
     if (status_.state == JobState::held)
-        activity = hold_text(status_.hold_point, status_.hold_reason, *snapshot_);
+        activity = hold_text(status_.hold_point, status_.hold_reason, *own_);
     else if (status_.state == JobState::running && activity.empty())
-        activity = prefill_text(*snapshot_);
+        activity = prefill_text(*own_);
     else if (status_.state == JobState::idle && activity.empty())
         activity = status_.forecast;
     if (activity.empty()) return;

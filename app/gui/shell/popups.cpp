@@ -189,7 +189,7 @@ void App::draw_file_dialogs() {
     const bool saving = save_dialog_.is_open();
     const auto path = draw(save_dialog_, {".dscope"});
     if (path)
-        commands_.push_back(CmdSaveCopy{*path});
+        commands_.push_back(CmdSaveCopy{*path, snapshot_->source});
     else if (saving && !save_dialog_.is_open())
         leave_when_saved_ = false;
 }

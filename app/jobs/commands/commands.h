@@ -88,7 +88,7 @@ struct CmdOpenFile {
 struct CmdOpenOverlay {
     std::string path;
 };
-/// Opens another capture for comparisons with the one that is shown.
+/// Opens another capture for comparisons with the one that is shown, until CmdOpenFile shows a third.
 struct CmdOpenOther {
     std::string path;
 };
@@ -98,6 +98,7 @@ struct CmdCompare {
 };
 struct CmdSaveCopy {
     std::string path;
+    std::string source = {};  ///< Snapshot::source of the capture to save
 };
 /// Sends prompts to a running server of another engine. Its rounds become a run of the shown capture.
 struct CmdWatchServer {

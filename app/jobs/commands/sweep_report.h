@@ -115,6 +115,7 @@ struct WhatIf {
     SettingReplay setting;           ///< without its recording
     std::string precision;           ///< of the run; "" = not known
     std::vector<std::string> heads;  ///< tried one after another instead of the setting's; empty = only that
+    std::string source = {};         ///< Snapshot::source of the capture that has the round
 };
 
 }  // namespace draftscope

@@ -109,18 +109,20 @@ void open_other(Shared& shared, const std::string& path) {
     });
 }
 
+/// Returns the capture of a Snapshot::source among those that are open.
+std::shared_ptr<const Snapshot> find_capture(Shared& shared, const std::string& source) {
+    auto found = shared.recorder.snapshot();
+    if (found->source == source) return found;
+    shared.update([&](JobStatus& status) {
+        for (const auto& other : status.others)
+            if (other->source == source) found = other;
+    });
+    return found;
+}
+
 void compare(Shared& shared, const CompareChoice& choice) {
-    const auto shown = shared.recorder.snapshot();
-    std::vector<std::shared_ptr<const Snapshot>> open = {shown};
-    shared.update(
-        [&](JobStatus& status) { open.insert(open.end(), status.others.begin(), status.others.end()); });
-    const auto of = [&](const CompareSide& side) {
-        for (const auto& snapshot : open)
-            if (snapshot->source == side.source) return snapshot;
-        return shown;
-    };
-    auto report =
-        std::make_shared<const CompareReport>(make_compare_report(choice, *of(choice.a), *of(choice.b)));
+    const auto a = find_capture(shared, choice.a.source), b = find_capture(shared, choice.b.source);
+    auto report = std::make_shared<const CompareReport>(make_compare_report(choice, *a, *b));
     shared.update([&](JobStatus& status) {
         status.comparison = std::move(report);
         status.comparing = false;
@@ -393,7 +395,7 @@ void perform(JobThread& jobs, const CmdWhatIf& command) {
         shared.update([&](JobStatus& status) { status.what_ifs.push_back({wanted, drafted}); });
         shared.wake();
     };
-    const std::shared_ptr<const Snapshot> shown = shared.recorder.snapshot();
+    const std::shared_ptr<const Snapshot> shown = find_capture(shared, command.wanted.source);
     const Status done = what_if(command.wanted, *shown, keep, job_hooks(shared, replaying_activity));
     if (!done.ok()) shared.set_error(done.error());
 }
@@ -467,6 +469,8 @@ class JobController final : public Controller {
         {
             const std::lock_guard lock(shared_.mutex);
             cancel_all();
+            // They were opened to compare with the file before.
+            if (std::holds_alternative<CmdOpenFile>(job)) shared_.status.others.clear();
             shared_.queue.push_back(std::move(job));
             if (!busy_) shared_.status.state = JobState::loading;
         }
@@ -483,7 +487,7 @@ class JobController final : public Controller {
     }
     void take(const CmdSaveCopy& command) {
         shared_.update([](JobStatus& status) { status.error.clear(); });
-        run_in_background([this, path = command.path, snapshot = shared_.recorder.snapshot()] {
+        run_in_background([this, path = command.path, snapshot = find_capture(shared_, command.source)] {
             save_copy(shared_, *snapshot, path);
         });
     }

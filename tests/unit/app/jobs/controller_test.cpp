@@ -274,6 +274,18 @@ TEST_F(ControllerTest, CopyOfALiveRunEqualsTheCapture) {
     EXPECT_EQ(opened->spans.size(), live->spans.size());
     EXPECT_EQ(opened->prompts[0]->output, live->prompts[0]->output);
 
+    // A capture open to compare: it can be saved, and the next file closes it.
+    const std::string other = files_.file("other.dscope"), saved = files_.file("saved.dscope");
+    std::filesystem::copy_file(path, other);
+    controller_->submit({CmdOpenOther{other}});
+    ASSERT_TRUE(until([&] { return controller_->status().others.size() == 1; }));
+    controller_->submit({CmdSaveCopy{saved, other}});
+    ASSERT_TRUE(until([&] { return controller_->status().saved_files == 2; }));
+    controller_->submit({CmdOpenFile{saved}});
+    ASSERT_TRUE(until([&] { return controller_->snapshot()->source == saved; }));
+    EXPECT_TRUE(controller_->status().others.empty());
+    EXPECT_EQ(controller_->snapshot()->rounds.size(), live->rounds.size());
+
     controller_->submit({CmdStart{files_.config(8)}});
     ASSERT_TRUE(until([&] {
         return controller_->status().state == JobState::idle && controller_->snapshot()->source.empty();
