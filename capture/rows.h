@@ -247,9 +247,14 @@ struct VocabRow {
     std::optional<std::int64_t> count;
 };
 
+/// Beginnings of the texts of notes on rounds. The newest bookmark of a round counts.
+inline constexpr std::string_view breakpoint_note = "breakpoint: ";
+inline constexpr std::string_view bookmark_note = "bookmark: ";
+inline constexpr std::string_view no_bookmark_note = "bookmark removed";
+
 struct NoteRow {
     RowId run_id = 0;
-    RowId round_id = 0;
+    RowId round_id = 0;  ///< 0 = on the run
     TimeNs time_ns = 0;
     std::string text;
 };

@@ -141,6 +141,9 @@ struct CheckReport {
 /// Checks integrity, foreign keys, unfinished runs and impossible values. Returns bad_input if the file is
 /// not a capture.
 Result<CheckReport> check_capture(const std::string& path);
+/// Appends a note on a round to a complete capture, without other changes. Returns false if the file lacks
+/// the round. A file that is read-only or being recorded is an error that says so.
+Result<bool> add_round_note(const std::string& path, const NoteRow& note);
 /// Marks unfinished runs of a killed process as `recovered`, builds missing indexes and truncates the WAL.
 Status repair_capture(const std::string& path);
 

@@ -113,14 +113,18 @@ void DebugGate::phase_ended(const SpanEvent& event) {
         request_.pending_boundary = HoldPoint::Kind::after_phase;
 }
 
-void DebugGate::at_round_end(std::span<const RoundEnd> rounds) {
+void DebugGate::at_round_end(std::span<const RoundEnd> rounds,
+                             const std::function<void(const BreakpointHit&)>& on_hit) {
     if (!enabled_) return;
     std::unique_lock lock(mutex_);
     const BreakpointHit hit = watch_.round_ended(rounds, breakpoints_);
     if (!hit.what.empty()) {
         hold_ = true;
-        request_ = {.reason = "breakpoint: " + hit.what};
+        request_ = {.reason = std::string(breakpoint_note) + hit.what};
         if (hit.prompt_id != 0) watch_prompt_ = hit.prompt_id;  // the next step shows the same sequence
+        lock.unlock();
+        if (on_hit) on_hit(hit);
+        lock.lock();
     }
     if (!hold_) return;
     point_.kind = HoldPoint::Kind::after_round;

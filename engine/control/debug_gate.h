@@ -60,8 +60,10 @@ class DebugGate : public PhaseObserver {
     /// as the end of a step.
     void at_round_start(HoldPoint::Kind kind = HoldPoint::Kind::before_round);
     void at_level(int level);
-    /// Call after a step was recorded. Each of its rounds can hit a breakpoint.
-    void at_round_end(std::span<const RoundEnd> rounds);
+    /// Call after a step was recorded. Each of its rounds can hit a breakpoint. `on_hit` is then called
+    /// before the engine stops, without a lock.
+    void at_round_end(std::span<const RoundEnd> rounds,
+                      const std::function<void(const BreakpointHit&)>& on_hit = {});
     void phase_begins(const SpanEvent& opening) override;
     void phase_ended(const SpanEvent& event) override;
     /// Sets a function that the engine thread calls before it waits, without a lock, to publish the current

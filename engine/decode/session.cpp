@@ -1,5 +1,6 @@
 #include "engine/decode/session.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -199,7 +200,12 @@ Status DecodeSession::Impl::step(PromptFeed& feed) {
                         round.sequence->row.id, round.sequence->outcome.rounds, round.emitted});
         if (round.new_text > 0) feed.text(round.sequence->prompt, round.piece());
     }
-    core.gate.at_round_end(ends);
+    core.gate.at_round_end(ends, [&](const BreakpointHit& hit) {
+        const auto at = std::ranges::find(ends, hit.prompt_id, &RoundEnd::prompt_id);
+        const std::ptrdiff_t index = at == ends.end() ? 0 : at - ends.begin();  // a step: its first round
+        core.records.note(core.records.latest_round_id(index, ends.size()),
+                          std::string(breakpoint_note) + hit.what);
+    });
     std::erase_if(active, [&](const std::unique_ptr<Sequence>& sequence) {
         if (!sequence->done()) return false;
         end(feed, *sequence);

@@ -112,6 +112,12 @@ void CaptureEmitter::evaluated(std::vector<HeadEvalRow> rows) {
     if (on() && !rows.empty()) output_.sink->push(HeadEvaluated{std::move(rows)});
 }
 
+void CaptureEmitter::note(RowId round_id, std::string text) {
+    if (on())
+        output_.sink->push(
+            NoteRow{output_.run_id, round_id, spans_.to_run_time(ticks_now()), std::move(text)});
+}
+
 void CaptureEmitter::push_losses() {
     const std::uint64_t dropped = spans_.take_dropped();
     if (dropped > 0)

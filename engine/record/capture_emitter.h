@@ -55,6 +55,7 @@ class CaptureEmitter {
     void live(LiveRound round);
     void pauses(std::span<const DebugGate::Pause> pauses);
     void evaluated(std::vector<HeadEvalRow> rows);
+    void note(RowId round_id, std::string text);
 
   private:
     void push_losses();

@@ -32,6 +32,7 @@ void FakeController::submit(const Commands& commands) {
         if (const auto* other = std::get_if<CmdOpenOther>(&command)) open_other(other->path);
         if (const auto* wanted = std::get_if<CmdCompare>(&command)) compare(wanted->choice);
         if (const auto* save = std::get_if<CmdSaveCopy>(&command)) save_copy(save->path);
+        if (const auto* added = std::get_if<CmdAddNote>(&command)) add_note(added->note);
         if (!run_ || run_->ended()) continue;
         if (std::holds_alternative<CmdPause>(command)) {
             status_.state = JobState::held;
@@ -94,6 +95,13 @@ void FakeController::open_other(const std::string& path) {
     stored.source = path;
     if (path.find("tier1") != std::string::npos) stored.runs.front().tier = "T1";
     status_.others.push_back(std::make_shared<const Snapshot>(std::move(stored)));
+}
+
+void FakeController::add_note(const NoteRow& note) {
+    capture_.apply(note);
+    auto noted = *snapshot_;
+    noted.notes.push_back(note);
+    snapshot_ = std::make_shared<const Snapshot>(std::move(noted));
 }
 
 void FakeController::compare(const CompareChoice& choice) {

@@ -43,6 +43,7 @@ class FakeController final : public Controller {
     /// Fails for paths that do not end in ".dscope".
     void save_copy(const std::string& path);
     void open_other(const std::string& path);
+    void add_note(const NoteRow& note);
     void compare(const CompareChoice& choice);
     /// Drafts one more level; after the last one, the round ends.
     void step_level();

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "app/gui/models/selection.h"
 #include "capture/capture.h"
@@ -13,6 +15,7 @@ namespace draftscope {
 enum class RoundMark {
     rejected,     ///< the target chose another token than those drafted
     outside_set,  ///< ... one that the head could not draft
+    bookmark,     ///< the user marked it
 };
 /// Returns the next (`step` 1) or previous (-1) such round of the run, as an index into Snapshot::rounds.
 /// Absent if there is none on that side of `from`.
@@ -26,5 +29,18 @@ std::optional<std::size_t> find_marked_round(const Snapshot& snapshot, RowId run
 std::optional<std::size_t> find_slow_round(const Snapshot& snapshot, RowId run_id,
                                            std::optional<std::size_t> from,
                                            std::optional<int> phase = std::nullopt);
+
+/// What the notes of a capture say of a round.
+struct RoundNotes {
+    std::size_t round = 0;                ///< index into Snapshot::rounds
+    std::string breakpoint;               ///< that stopped the run after it; "" = none
+    std::optional<std::string> bookmark;  ///< its text; absent without a bookmark
+};
+/// Returns the rounds of a run that a breakpoint or a bookmark marks, in their order.
+std::vector<RoundNotes> find_round_notes(const Snapshot& snapshot, RowId run_id);
+/// Returns those of one round; null if it has none.
+const RoundNotes* find_notes(const std::vector<RoundNotes>& notes, std::size_t round);
+/// Returns "breakpoint: round 3; bookmark: look here".
+std::string describe_notes(const RoundNotes& notes);
 
 }  // namespace draftscope

@@ -61,6 +61,7 @@ void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id) {
         model.tallest = std::max({model.tallest, cell.accepted, cell.depth});
         model.cells.push_back(cell);
     }
+    model.notes = find_round_notes(snapshot, run_id);
 }
 
 std::vector<OverviewColumn> build_overview(const RoundsModel& model, std::size_t columns) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "app/gui/models/finding.h"
 #include "app/gui/models/selection.h"
 #include "capture/acceptance_by_depth.h"
 #include "capture/capture.h"
@@ -30,7 +31,8 @@ struct RoundsModel {
     std::string source;  ///< Snapshot::source
     RowId run_id = 0;
     std::vector<RoundCell> cells;
-    int tallest = 1;  ///< largest accepted count or tree depth
+    int tallest = 1;                ///< largest accepted count or tree depth
+    std::vector<RoundNotes> notes;  ///< of the rounds with breakpoints or bookmarks
 
     std::size_t find_cell(std::size_t round_index) const;  ///< index into `cells`; cells.size() if absent
 };

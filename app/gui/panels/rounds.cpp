@@ -90,6 +90,26 @@ void draw_cell(const Style& style, const RoundCell& cell, float x, const Strip& 
                             to_im(style.colours.accent));
 }
 
+/// Draws the marks of a round's notes: a dot for a breakpoint, a flag for a bookmark.
+void draw_notes(const Style& style, const RoundNotes& notes, float x, float y, float size) {
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    if (notes.bookmark) {
+        list->AddRectFilled({x - size, y}, {x + size, y + 1.5f * size}, to_im(style.colours.accent));
+        for (const float side : {-size, size})
+            list->AddTriangleFilled({x + side, y + 1.5f * size}, {x + side, y + 2.6f * size},
+                                    {x, y + 1.5f * size}, to_im(style.colours.accent));
+        y += 3 * size;
+    }
+    if (!notes.breakpoint.empty()) list->AddCircleFilled({x, y + size}, size, to_im(style.colours.bad));
+}
+
+/// Returns a cell's tooltip with the notes of its round.
+std::string describe_cell(const RoundsModel& model, const RoundCell& cell) {
+    const std::string text = describe_round(cell);
+    const RoundNotes* notes = find_notes(model.notes, cell.index);
+    return notes == nullptr ? text : text + "\n" + describe_notes(*notes);
+}
+
 /// Scrolls to the selected cell when the selection changed.
 void scroll_to_selected(RoundsState& state, std::size_t selected, float cell, float room) {
     if (state.shown == selected) return;
@@ -166,11 +186,17 @@ void draw_strip(PanelContext& c, RoundsState& state, const Strip& wanted, float 
     for (std::size_t i = first; i < last; ++i)
         draw_cell(c.style, state.cell(i), strip.min.x + static_cast<float>(i) * pitch, strip, i == selected,
                   over && static_cast<std::ptrdiff_t>(i) == under);
+    for (const RoundNotes& notes : state.model.notes) {
+        const std::size_t i = state.model.find_cell(notes.round);
+        if (i >= first && i < last)
+            draw_notes(c.style, notes, strip.min.x + (static_cast<float>(i) + 0.43f) * pitch, strip.min.y,
+                       std::min(0.3f * c.style.em, 0.4f * pitch));
+    }
     const bool on_flight = valid && static_cast<std::size_t>(under) == state.model.cells.size();
     if (valid && over)
         ImGui::SetTooltip("%s", on_flight
                                     ? describe_in_flight(*state.in_flight, *c.snapshot.in_flight).c_str()
-                                    : describe_round(state.cell(under)).c_str());
+                                    : describe_cell(state.model, state.cell(under)).c_str());
     if (valid && held) {
         state.shown = static_cast<std::size_t>(under);
         if (on_flight)
@@ -209,6 +235,11 @@ void draw_overview(PanelContext& c, RoundsState& state, float width, float first
         if (2 * columns[i].slowest_ns > slowest)  // more than half of the longest step
             list->AddRectFilled({x, at.y}, {x + pitch - 1, at.y + 0.2f * height}, to_im(style.colours.bad));
     }
+    for (const RoundNotes& notes : state.model.notes)
+        draw_notes(style, notes,
+                   at.x + width * (static_cast<float>(state.model.find_cell(notes.round)) + 0.5f) /
+                              static_cast<float>(state.model.cells.size()),
+                   at.y, 0.2f * style.em);
     list->AddRect({at.x + width * first_shown, at.y},
                   {at.x + width * std::min(first_shown + shown, 1.0f), at.y + height},
                   to_im(style.colours.accent));

@@ -191,7 +191,7 @@ void App::apply_status(JobStatus status) {
             ui_.select_round(*round, snapshot_->rounds.size());
     const bool saved = status_.saved_files != before.saved_files;
     if (saved) {
-        unsaved_.save(rounds_being_saved_);
+        unsaved_.save(rounds_being_saved_, notes_being_saved_);
         add_recent_file(settings_, status_.saved_file);
         say("Saved " + status_.saved_file);
     }
@@ -288,6 +288,7 @@ void App::frame() {
     draw_help();
     draw_palette();
     draw_leaving();
+    draw_bookmark();
     draw_file_dialogs();
     draw_watch_dialog();
     if (std::exchange(ui_.other_run_requested, false)) {
@@ -315,7 +316,9 @@ void App::submit_commands() {
         if (std::holds_alternative<CmdStart>(command)) demo_is_running_ = std::exchange(demo_is_next_, false);
         if (std::holds_alternative<CmdWatchServer>(command)) demo_is_running_ = false;
         const auto* save = std::get_if<CmdSaveCopy>(&command);
-        if (save != nullptr && save->source == own_->source) rounds_being_saved_ = own_->rounds.size();
+        if (save == nullptr || save->source != own_->source) continue;
+        rounds_being_saved_ = own_->rounds.size();
+        notes_being_saved_ = own_->notes.size();
     }
     if (!commands_.empty()) controller_.submit(std::exchange(commands_, {}));
 }
@@ -464,7 +467,12 @@ void App::perform(ActionId id) {
         case previous_rejected:
         case next_outside:
         case previous_outside:
+        case next_bookmark:
+        case previous_bookmark:
             return find_round(id);
+        case bookmark:
+        case edit_bookmark:
+            return change_bookmark(id == edit_bookmark);
         case follow:
             return set_follow(*snapshot_, ui_, !ui_.follow);
         case find:
@@ -500,12 +508,13 @@ void App::find_round(ActionId id) {
         slow_round_ = ui_.round;
         return;
     }
-    const bool next = id == next_rejected || id == next_outside;
-    const bool outside = id == next_outside || id == previous_outside;
+    const bool next = id == next_rejected || id == next_outside || id == next_bookmark;
+    const RoundMark mark = id == next_outside || id == previous_outside     ? RoundMark::outside_set
+                           : id == next_bookmark || id == previous_bookmark ? RoundMark::bookmark
+                                                                            : RoundMark::rejected;
     const RoundSpan rounds = rounds_of_run(*snapshot_, ui_.run_id);
     const std::size_t from = ui_.in_flight || !ui_.round ? rounds.end : *ui_.round;
-    go_to_round(find_marked_round(*snapshot_, ui_.run_id, from, next ? 1 : -1,
-                                  outside ? RoundMark::outside_set : RoundMark::rejected),
+    go_to_round(find_marked_round(*snapshot_, ui_.run_id, from, next ? 1 : -1, mark),
                 next ? "No further one in this run." : "No earlier one in this run.");
 }
 
@@ -559,6 +568,9 @@ std::size_t UnsavedRounds::count(const Snapshot& snapshot) const {
         const RoundSpan span = rounds_of_run(snapshot, run.id);
         rounds += span.end - std::min(span.end, std::max(span.first, saved_rounds_));
     }
+    for (std::size_t i = saved_notes_; rounds == 0 && i < snapshot.notes.size(); ++i)
+        if (snapshot.notes[i].text.starts_with("bookmark") && !kept_.contains(snapshot.notes[i].run_id))
+            return 1;
     return rounds;
 }
 

@@ -52,10 +52,19 @@ namespace draftscope {
            "select the next round whose token the head could not draft")                                 \
     ACTION(previous_outside, "Go", "Previous out-of-vocabulary token", shift | ImGuiKey_O, "Shift+O",    \
            "select the previous such round")                                                             \
-    ACTION(other_run, "Go", "Same text in the other run", ImGuiKey_B, "B",                               \
+    ACTION(other_run, "Go", "Same text in the other run", ImGuiKey_T, "T",                               \
            "select the round of Compare's other run at the same place of the text")                      \
+    ACTION(bookmark, "Go", "Bookmark", ImGuiKey_B, "B",                                                  \
+           "mark the selected round with a text, or remove its mark")                                    \
+    ACTION(edit_bookmark, "Go", "Edit the bookmark", shift | ImGuiKey_B, "Shift+B",                      \
+           "change the text of the selected round's bookmark")                                           \
+    ACTION(next_bookmark, "Go", "Next bookmark", ImGuiKey_N, "N",                                        \
+           "select the next round that you have bookmarked")                                             \
+    ACTION(previous_bookmark, "Go", "Previous bookmark", shift | ImGuiKey_N, "Shift+N",                  \
+           "select the previous round with a bookmark")                                                  \
     ACTION(follow, "Go", "Follow the newest round", ImGuiKey_L, "L", "keep the newest round selected")   \
-    ACTION(fit, "Go", "Fit views", ImGuiKey_F, "F", "fit tree, timeline and plots to their contents")    \
+    ACTION(fit, "Go", "Fit views, timeline to the step", ImGuiKey_F, "F",                                \
+           "fit tree and plots to their contents, the timeline to the step or range")                    \
     ACTION(fit_run, "Go", "Show the whole run", shift | ImGuiKey_F, "Shift+F",                           \
            "show the whole run in the timeline")                                                         \
     ACTION(leave_range, "Go", "Clear the range", ImGuiKey_Escape, "Esc",                                 \
@@ -100,14 +109,17 @@ class UnsavedRounds {
     /// Updates the count for a new snapshot. `kept`: its new runs need no saving, because they are recorded
     /// to a file or belong to the automatic demo.
     void update(const Snapshot& snapshot, bool kept);
-    /// Marks the first `rounds` rounds of the snapshot as saved.
-    void save(std::size_t rounds) { saved_rounds_ = rounds; }
-    /// Returns the number of unsaved rounds.
+    /// Marks the first `rounds` rounds and `notes` notes of the snapshot as saved.
+    void save(std::size_t rounds, std::size_t notes) {
+        saved_rounds_ = rounds;
+        saved_notes_ = notes;
+    }
+    /// Returns the number of unsaved rounds; of saved ones, those that were bookmarked since.
     std::size_t count(const Snapshot& snapshot) const;
 
   private:
     std::string source_;
-    std::size_t saved_rounds_ = 0, known_rounds_ = 0;
+    std::size_t saved_rounds_ = 0, saved_notes_ = 0, known_rounds_ = 0;
     std::set<RowId> known_, kept_;
 };
 
@@ -195,6 +207,9 @@ class App {
     void draw_help();
     void draw_palette();
     void draw_leaving();
+    void change_bookmark(bool edit);
+    void keep_bookmark(std::string_view text);
+    void draw_bookmark();
     void draw_file_dialogs();
     void draw_watch_dialog();
     void apply_settings();
@@ -225,7 +240,7 @@ class App {
     int palette_choice_ = 0;
     std::string dismissed_error_;
     UnsavedRounds unsaved_;
-    std::size_t rounds_being_saved_ = 0;
+    std::size_t rounds_being_saved_ = 0, notes_being_saved_ = 0;
     std::function<void()> leaving_;  ///< action that waits for the dialog on unsaved rounds
     std::string copied_panel_;       ///< id of the panel whose tables the next frame copies
     std::string tables_path_;        ///< CSV file that they go to; "" = the clipboard
@@ -245,6 +260,9 @@ class App {
     std::optional<std::size_t> slow_round_;  ///< that "Slowest round" selected last
     bool plays_slowly_ = false;              ///< the first round of the demo, level by level
     std::optional<TimeNs> next_level_at_;    ///< of the slow play
+    NoteRow bookmark_;                       ///< of the dialog
+    std::string bookmark_text_;              ///< edited in the dialog
+    bool bookmark_requested_ = false, bookmark_exists_ = false;
     bool leaving_requested_ = false, leave_when_saved_ = false;
     bool field_takes_focus_ = false;  ///< starting with the next frame
 };

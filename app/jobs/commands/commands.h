@@ -100,6 +100,10 @@ struct CmdSaveCopy {
     std::string path;
     std::string source = {};  ///< Snapshot::source of the capture to save
 };
+/// Adds a note on a round to the shown capture and to its file.
+struct CmdAddNote {
+    NoteRow note;
+};
 /// Sends prompts to a running server of another engine. Its rounds become a run of the shown capture.
 struct CmdWatchServer {
     std::string url;
@@ -127,10 +131,10 @@ struct CmdReplaySetting {
 struct CmdWhatIf {
     WhatIf wanted;
 };
-using Command =
-    std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
-                 CmdBreakpoints, CmdWatch, CmdOpenFile, CmdOpenOverlay, CmdOpenOther, CmdCompare, CmdSaveCopy,
-                 CmdWatchServer, CmdMeasureKernels, CmdSweep, CmdFindFastest, CmdReplaySetting, CmdWhatIf>;
+using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
+                             CmdBreakpoints, CmdWatch, CmdOpenFile, CmdOpenOverlay, CmdOpenOther, CmdCompare,
+                             CmdSaveCopy, CmdAddNote, CmdWatchServer, CmdMeasureKernels, CmdSweep,
+                             CmdFindFastest, CmdReplaySetting, CmdWhatIf>;
 
 /// Panels append; the shell hands them to the jobs between frames.
 using Commands = std::vector<Command>;

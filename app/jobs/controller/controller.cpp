@@ -151,6 +151,20 @@ void save_copy(Shared& shared, const Snapshot& snapshot, const std::string& path
     });
 }
 
+/// Shows a note on a round, and adds it to the file that is shown or that the last run was recorded in.
+void keep_round_note(Shared& shared, const NoteRow& note) {
+    std::string file = shared.recorder.snapshot()->source;
+    const bool opened = !file.empty();
+    shared.update([&](JobStatus& status) {
+        status.error.clear();
+        // Until a run has ended, the recorder writes its file.
+        if (!opened && status.state == JobState::idle) file = status.config.save;
+    });
+    const auto added = file.empty() ? Result<bool>(true) : add_round_note(file, note);
+    if (!added.ok()) shared.set_error(added.error());
+    if (!opened || (added.ok() && *added)) shared.recorder.push(note);
+}
+
 /// What the job thread alone uses.
 struct JobThread {
     Shared& shared;
@@ -490,6 +504,9 @@ class JobController final : public Controller {
         run_in_background([this, path = command.path, snapshot = find_capture(shared_, command.source)] {
             save_copy(shared_, *snapshot, path);
         });
+    }
+    void take(const CmdAddNote& command) {
+        run_in_background([this, note = command.note] { keep_round_note(shared_, note); });
     }
     void take(const CmdOpenOverlay& command) {
         run_in_background([this, path = command.path] { open_overlay(shared_, path); });

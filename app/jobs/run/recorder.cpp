@@ -65,6 +65,12 @@ bool Recorder::apply(std::vector<Item>& items) {
         const auto* record = std::get_if<Record>(&item);
         if (record == nullptr) continue;
         now |= wants_publication_now(item);
+        if (const auto* note = std::get_if<NoteRow>(record); note != nullptr && shown_ != nullptr) {
+            auto noted = std::make_shared<Snapshot>(*shown_);
+            noted->notes.push_back(*note);
+            shown_ = std::move(noted);
+            continue;
+        }
         shown_ = nullptr;
         capture_.apply(*record);
     }

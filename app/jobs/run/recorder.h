@@ -31,6 +31,7 @@ class Recorder : public RecordSink {
     Recorder(const Recorder&) = delete;
     Recorder& operator=(const Recorder&) = delete;
 
+    /// A note is added to what is shown, also to an opened file's content, which other records replace.
     void push(Record record) override;
     /// Forwards later records to `sink` as well, in order (null = none). The caller keeps the sink alive
     /// until the next call. push() waits on the caller's thread for room in the sink, so a slow disk delays

@@ -298,6 +298,10 @@ TEST_P(ReadOnlyFolder, OpensAndRepairReportsTheRemedy) {
         const Status repaired = repair_capture(path);
         if (repaired.ok() || repaired.error().kind != ErrorKind::bad_input) return 3;
         if (repaired.error().message.find("read-only") == std::string::npos) return 4;
+        const auto noted = add_round_note(path, {1, 1, 0, "bookmark: here"});
+        if (noted.ok() ||
+            noted.error().message.find(killed ? "was killed" : "is read-only") == std::string::npos)
+            return 7;
         const auto writer = CaptureWriter::create(folder.file("b.dscope"), false);
         if (writer.ok() || writer.error().kind != ErrorKind::bad_input) return 5;
         return writer.error().message.find("not writable") == std::string::npos ? 6 : 0;

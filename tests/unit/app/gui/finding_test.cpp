@@ -57,6 +57,59 @@ TEST(Finding, SlowRoundsInTheirOrder) {
     EXPECT_EQ(find_slow_round(Snapshot(), 1, std::nullopt), std::nullopt);
 }
 
+/// Four rounds with notes as a run and its user leave them.
+Snapshot with_notes(const std::vector<std::pair<std::size_t, std::string>>& notes) {
+    Snapshot snapshot = four_rounds();
+    for (const auto& [round, text] : notes)
+        snapshot.notes.push_back({1, snapshot.rounds[round].row.id, 0, text});
+    return snapshot;
+}
+
+TEST(Notes, TheNewestBookmarkOfARoundCounts) {
+    Snapshot snapshot = with_notes({{3, "bookmark: late"},
+                                    {1, "bookmark: first text"},
+                                    {1, "breakpoint: round 2"},
+                                    {2, "bookmark: "},
+                                    {1, "bookmark: second text"},
+                                    {2, "bookmark removed"},
+                                    {0, "a remark of another program"}});
+    snapshot.notes.push_back({1, 0, 0, "bookmark: of no round"});
+    snapshot.notes.push_back({1, 999, 0, "bookmark: of a deleted round"});
+    snapshot.notes.push_back({2, snapshot.rounds[0].row.id, 0, "bookmark: of another run"});
+    const std::vector<RoundNotes> notes = find_round_notes(snapshot, 1);
+    ASSERT_EQ(notes.size(), 2u);
+    EXPECT_EQ(notes[0].round, 1u);
+    EXPECT_EQ(notes[0].breakpoint, "round 2");
+    EXPECT_EQ(notes[0].bookmark, "second text");
+    EXPECT_EQ(describe_notes(notes[0]), "breakpoint: round 2; bookmark: second text");
+    EXPECT_EQ(notes[1].round, 3u);
+    EXPECT_EQ(notes[1].breakpoint, "");
+    EXPECT_EQ(describe_notes(*find_notes(notes, 3)), "bookmark: late");
+    EXPECT_EQ(find_notes(notes, 2), nullptr) << "it was removed";
+    EXPECT_EQ(describe_notes({0, "", ""}), "bookmark");
+    RoundsModel model;
+    update_rounds(model, snapshot, 1);
+    EXPECT_EQ(model.notes.size(), 2u);
+    snapshot.notes.push_back({1, snapshot.rounds[0].row.id, 0, "bookmark: later"});
+    update_rounds(model, snapshot, 1);
+    EXPECT_EQ(model.notes.size(), 3u) << "without a new round";
+}
+
+TEST(Finding, BookmarksInBothDirections) {
+    const Snapshot snapshot =
+        with_notes({{0, "bookmark: "}, {1, "breakpoint: end of text"}, {2, "bookmark: "}, {3, "bookmark: "}});
+    const auto find = [&](std::size_t from, int step) {
+        return find_marked_round(snapshot, 1, from, step, RoundMark::bookmark);
+    };
+    EXPECT_EQ(find(0, 1), 2u) << "not the breakpoint of round 1";
+    EXPECT_EQ(find(2, 1), 3u);
+    EXPECT_EQ(find(3, 1), std::nullopt);
+    EXPECT_EQ(find(3, -1), 2u);
+    EXPECT_EQ(find(1, -1), 0u);
+    EXPECT_EQ(find(0, -1), std::nullopt);
+    EXPECT_EQ(find(4, -1), 3u) << "from behind the last one";
+}
+
 TEST(Finding, TextOfOtherPrompts) {
     CaptureBuilder capture(testing::vocabulary({"sun", "moon", "star"}));
     for (const TokenId word : {0, 1, 0}) {

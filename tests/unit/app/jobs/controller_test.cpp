@@ -1,11 +1,13 @@
 #include "app/jobs/controller/controller.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <mutex>
+#include <set>
 
 #include "app/jobs/machine/capabilities.h"
 #include "base/cpus.h"
@@ -132,8 +134,90 @@ TEST_F(ControllerTest, BreakpointHoldsAfterARejection) {
     EXPECT_EQ(controller_->status().hold_reason, "breakpoint: rejection at depth <= 1");
     const auto snapshot = controller_->snapshot();
     EXPECT_EQ(snapshot->rounds.back().row.accepted, 0);
+    ASSERT_TRUE(until([&] { return !controller_->snapshot()->notes.empty(); })) << "kept before it goes on";
+    const NoteRow note = controller_->snapshot()->notes.front();
+    EXPECT_EQ(note.round_id, snapshot->rounds.back().row.id);
+    EXPECT_EQ(note.run_id, snapshot->runs.back().id);
+    EXPECT_EQ(note.text, "breakpoint: rejection at depth <= 1");
+    EXPECT_GE(note.time_ns, snapshot->rounds.back().row.end_ns) << "on the run's clock";
+    EXPECT_LT(note.time_ns - snapshot->rounds.back().row.end_ns, ns_per_s);
     controller_->submit({CmdBreakpoints{}, CmdResume{}});
     ASSERT_TRUE(until_ended(1));
+}
+
+/// The note is on the round of the sequence that hit the breakpoint, not on the first one of the step.
+TEST_F(ControllerTest, ABreakpointOfABatchIsNotedAtItsSequence) {
+    RunConfig config = files_.config(24);
+    config.prompts_file = files_.file("two.jsonl");
+    testing::write_text(config.prompts_file,
+                        R"({"id": "a", "prompt": "hello you and the"}
+{"id": "b", "prompt": "the and you the hello"}
+)");
+    config.prompt.clear();
+    config.batch = 2;
+    controller_->submit({CmdStart{config}});
+    ASSERT_TRUE(until_ended(1));
+    const auto before = controller_->snapshot();
+    ASSERT_EQ(before->prompts.size(), 2u);
+    std::set<TokenId> of_first;
+    for (const TokenRow& token : before->tokens)
+        if (token.prompt_id == before->prompts[0]->id) of_first.insert(token.token_id);
+    CmdBreakpoints only_second;
+    for (const TokenRow& token : before->tokens)
+        if (token.round_id != 0 && !of_first.contains(token.token_id)) only_second.token_id = token.token_id;
+    ASSERT_TRUE(only_second.token_id) << "the texts have the same tokens";
+    controller_->submit({only_second, CmdStart{config}});
+    ASSERT_TRUE(until([&] { return !controller_->snapshot()->notes.empty(); }));
+    const auto snapshot = controller_->snapshot();
+    const NoteRow& note = snapshot->notes.front();
+    EXPECT_EQ(note.text, fmt::format("breakpoint: token {} committed", *only_second.token_id));
+    bool committed = false;
+    for (const RoundEntry& round : snapshot->rounds) {
+        if (round.row.id != note.round_id) continue;
+        EXPECT_EQ(round.row.prompt_id, snapshot->prompts.back()->id);
+        for (std::uint32_t i = 0; i < round.tokens.count; ++i)
+            committed |= snapshot->tokens[round.tokens.first + i].token_id == *only_second.token_id;
+    }
+    EXPECT_TRUE(committed);
+    controller_->submit({CmdBreakpoints{}, CmdStop{}});
+}
+
+/// A bookmark of a live run goes to the window and to the file that the run was recorded in; one of an opened
+/// file goes to that file and is shown at once.
+TEST_F(ControllerTest, BookmarksAreKeptLiveAndInFiles) {
+    RunConfig config = files_.config(40);
+    config.save = files_.file("run.dscope");
+    controller_->submit({CmdStart{config}});
+    ASSERT_TRUE(until_ended(1));
+    const auto bookmark = [&](std::size_t round, const std::string& text) {
+        const auto snapshot = controller_->snapshot();
+        const RoundRow& row = snapshot->rounds[round].row;
+        const std::size_t before = snapshot->notes.size();
+        controller_->submit({CmdAddNote{{row.run_id, row.id, row.end_ns, text}}});
+        EXPECT_TRUE(until([&] { return controller_->snapshot()->notes.size() == before + 1; }));
+        EXPECT_EQ(controller_->snapshot()->notes.back().text, text);
+    };
+    const auto kept = [&] {
+        const auto loaded = require(load_capture(config.save));
+        return loaded->notes.empty() ? "" : loaded->notes.back().text;
+    };
+    bookmark(1, "bookmark: live");
+    EXPECT_TRUE(until([&] { return kept() == "bookmark: live"; }));
+    controller_->submit({CmdOpenFile{config.save}});
+    ASSERT_TRUE(until([&] { return controller_->snapshot()->source == config.save; }));
+    ASSERT_TRUE(until_state(JobState::idle));
+    const std::size_t rounds_before = rounds();
+    bookmark(2, "bookmark: opened");
+    EXPECT_EQ(kept(), "bookmark: opened");
+    EXPECT_EQ(rounds(), rounds_before);
+    EXPECT_EQ(controller_->snapshot()->source, config.save);
+    EXPECT_EQ(controller_->status().error, "");
+    std::filesystem::remove(config.save);
+    const RoundRow row = controller_->snapshot()->rounds[0].row;
+    const std::size_t notes = controller_->snapshot()->notes.size();
+    controller_->submit({CmdAddNote{{row.run_id, row.id, 0, "bookmark: lost"}}});
+    ASSERT_TRUE(until([&] { return !controller_->status().error.empty(); }));
+    EXPECT_EQ(controller_->snapshot()->notes.size(), notes) << "what is not kept is not shown";
 }
 
 TEST_F(ControllerTest, UsesAllCoresLikeTheCommandLine) {

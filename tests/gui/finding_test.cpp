@@ -1,0 +1,132 @@
+#include "app/gui/models/finding.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/gui/harness.h"
+
+/// Bookmarks and the marks of the Rounds strip, used by mouse and keys.
+namespace draftscope::test {
+namespace {
+
+GuiOptions quiet() {
+    GuiOptions options;
+    options.run_demo = false;
+    return options;
+}
+
+TEST(FindingThings, BookmarksAreSetEditedVisitedAndRemoved) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(12);
+    window.draw_frames(2);
+    const auto bookmark = [&](std::size_t round) {
+        const auto all = find_round_notes(window.app().snapshot(), window.app().ui().run_id);
+        const RoundNotes* notes = find_notes(all, round);
+        return notes == nullptr ? std::nullopt : notes->bookmark;
+    };
+    const auto press = [&](ImGuiKeyChord chord) {
+        EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+            ctx->KeyPress(chord);
+            ctx->Yield(3);
+        }));
+    };
+    const auto set = [&](ImGuiKeyChord chord, const char* text) {
+        EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+            ctx->KeyPress(chord);
+            ctx->Yield(3);
+            IM_CHECK(ImGui::GetTopMostPopupModal() != nullptr);
+            ctx->KeyCharsReplaceEnter(text);
+            ctx->Yield(3);
+        }));
+    };
+    window.app().ui().select_round(3, 12);
+    window.draw_frames(2);
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->KeyPress(ImGuiKey_B);
+        ctx->Yield(3);
+        ctx->KeyChars("not kept");
+        ctx->KeyPress(ImGuiKey_Escape);
+        ctx->Yield(3);
+        IM_CHECK(ImGui::GetTopMostPopupModal() == nullptr);
+    }));
+    EXPECT_FALSE(bookmark(3));
+    EXPECT_EQ(window.controller.count<CmdAddNote>(), 0);
+    set(ImGuiKey_B, "odd draft");
+    EXPECT_EQ(bookmark(3), "odd draft");
+    window.app().ui().select_round(8, 12);
+    set(ImGuiKey_B, "");
+    EXPECT_EQ(bookmark(8), "");
+    set(ImGuiMod_Shift | ImGuiKey_B, "second text");
+    EXPECT_EQ(bookmark(8), "second text");
+    press(ImGuiMod_Shift | ImGuiKey_N);
+    EXPECT_EQ(window.app().ui().round, 3u);
+    press(ImGuiKey_N);
+    EXPECT_EQ(window.app().ui().round, 8u);
+    press(ImGuiKey_N);
+    EXPECT_EQ(window.app().ui().round, 8u);
+    EXPECT_EQ(window.app().notice(), "No further one in this run.");
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_K);
+        ctx->KeyChars("go to bookmark odd");
+        ctx->Yield();
+        ctx->KeyPress(ImGuiKey_Enter);
+        ctx->Yield(2);
+    }));
+    EXPECT_EQ(window.app().ui().round, 3u);
+    press(ImGuiKey_B);
+    EXPECT_FALSE(bookmark(3)) << "B again removes it";
+    window.app().ui().select_round(8, 12);
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->KeyPress(ImGuiMod_Shift | ImGuiKey_B);
+        ctx->Yield(2);
+        ctx->ItemClick("//Bookmark/Remove");
+        ctx->Yield(2);
+    }));
+    EXPECT_FALSE(bookmark(8));
+}
+
+/// The tooltip of a round has a second line, which names what stopped the run there.
+TEST(FindingThings, TheStripNamesTheBreakpoint) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(12);
+    const RoundRow row = window.controller.snapshot()->rounds[4].row;
+    window.controller.submit({CmdAddNote{{row.run_id, row.id, 0, "breakpoint: end of text"}}});
+    const auto tooltip_height = [&](int cell) {
+        float height = 0;
+        EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+            const ImRect box = ctx->ItemInfo("//###rounds/**/##cells").RectFull;
+            const float part = (static_cast<float>(cell) + 0.5f) / 12;
+            ctx->MouseMoveToPos({box.Min.x + box.GetWidth() * part, box.GetCenter().y});
+            ctx->Yield(3);
+            for (const ImGuiWindow* shown : ImGui::GetCurrentContext()->Windows)
+                if ((shown->Flags & ImGuiWindowFlags_Tooltip) != 0 && shown->WasActive)
+                    height = shown->Size.y;
+        }));
+        return height;
+    };
+    const float other = tooltip_height(5), stopped = tooltip_height(4);
+    EXPECT_GT(other, 0);
+    EXPECT_GT(stopped, other + 0.8f * ImGui::GetFontSize());
+}
+
+TEST(FindingThings, ABookmarkOfASavedRunIsUnsaved) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(6);
+    window.draw_frames(2);
+    EXPECT_EQ(window.app().unsaved_rounds(), 6u);
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_S);
+        ctx->ItemInputValue("//Save a copy/##name", DS_BINARY_DIR "/copy.dscope");
+        ctx->Yield(3);
+    }));
+    EXPECT_EQ(window.app().unsaved_rounds(), 0u);
+    const RoundRow row = window.app().snapshot().rounds[2].row;
+    window.controller.submit({CmdAddNote{{row.run_id, row.id, 0, "bookmark: look"}}});
+    window.draw_frames(2);
+    EXPECT_EQ(window.app().unsaved_rounds(), 1u);
+}
+
+}  // namespace
+}  // namespace draftscope::test
