@@ -84,7 +84,7 @@ TEST(ComparePanel, ShowsTheSameTextInTheOtherRunAndBack) {
         window.draw_frames(2);
         const int first = selected_positions(app).front();
         EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
-            ctx->KeyPress(ImGuiKey_B);
+            ctx->KeyPress(ImGuiKey_T);
             ctx->Yield(3);
         }));
         ASSERT_EQ(app.snapshot().source, "/captures/b.dscope");
@@ -105,7 +105,7 @@ TEST(ComparePanel, AnotherRoundOfTheOtherRunLeadsToItsOwnText) {
     App& app = window.app();
     const auto press = [&] {
         EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
-            ctx->KeyPress(ImGuiKey_B);
+            ctx->KeyPress(ImGuiKey_T);
             ctx->Yield(3);
         }));
     };

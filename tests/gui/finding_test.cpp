@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "base/phase.h"
 #include "tests/gui/harness.h"
 
-/// Bookmarks and the marks of the Rounds strip, used by mouse and keys.
+/// Bookmarks, marks of the Rounds strip and the histogram of a phase, used by mouse and keys.
 namespace draftscope::test {
 namespace {
 
@@ -108,6 +109,64 @@ TEST(FindingThings, TheStripNamesTheBreakpoint) {
     const float other = tooltip_height(5), stopped = tooltip_height(4);
     EXPECT_GT(other, 0);
     EXPECT_GT(stopped, other + 0.8f * ImGui::GetFontSize());
+}
+
+TEST(FindingThings, TheHistogramOfAPhaseSelectsTheSlowestRoundOfABar) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(40);
+    window.draw_frames(2);
+    const auto slowest = find_slow_round(window.app().snapshot(), window.app().ui().run_id, std::nullopt,
+                                         static_cast<int>(Phase::verify));
+    ASSERT_TRUE(slowest.has_value());
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->SetRef("Phases###phases");
+        IM_CHECK(!ctx->ItemExists("histogram"));
+        ctx->ItemClick("**/verify");
+        for (int bins = 0; bins < 2; ++bins) {  // logarithmic, then linear
+            window.app().ui().round = *slowest == 0 ? 1 : 0;
+            const ImRect box = ctx->ItemInfo("histogram").RectFull;
+            ctx->MouseMoveToPos({box.Max.x - 3, box.Max.y - 0.25f * box.GetHeight()});
+            ctx->MouseClick();
+            ctx->Yield(2);
+            IM_CHECK_EQ(window.app().ui().round, slowest);
+            ctx->ItemClick("log bins");
+        }
+        ctx->KeyPress(ImGuiKey_Escape);
+        ctx->Yield(2);
+        IM_CHECK(!ctx->ItemExists("histogram"));
+        ctx->ItemClick("**/head");
+        IM_CHECK(ctx->ItemExists("histogram"));
+        ctx->ItemClick("x##histogram");
+        ctx->Yield(2);
+        IM_CHECK(!ctx->ItemExists("histogram"));
+    }));
+}
+
+TEST(FindingThings, SlowestRoundsByAPhaseInTheMenuAndByKey) {
+    Harness window(quiet());
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(30);
+    window.draw_frames(2);
+    const int head = static_cast<int>(Phase::head);
+    const auto slow = [&](std::optional<std::size_t> from, std::optional<int> phase) {
+        return find_slow_round(window.app().snapshot(), window.app().ui().run_id, from, phase);
+    };
+    const auto first = slow({}, head), second = slow(first, head);
+    ASSERT_NE(second, slow(first, std::nullopt)) << "or the test proves nothing";
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->SetRef("##MainMenuBar");
+        ctx->MenuClick("Go/Slowest round by phase/head");
+        IM_CHECK_EQ(window.app().ui().round, first);
+        ctx->KeyPress(ImGuiKey_M);
+        ctx->Yield(2);
+        IM_CHECK_EQ(window.app().ui().round, second);
+        ctx->KeyPress(ImGuiKey_Home);
+        ctx->Yield(2);
+        ctx->KeyPress(ImGuiKey_M);
+        ctx->Yield(2);
+    }));
+    EXPECT_EQ(window.app().ui().round, slow({}, std::nullopt)) << "from elsewhere, the slowest step";
 }
 
 TEST(FindingThings, ABookmarkOfASavedRunIsUnsaved) {

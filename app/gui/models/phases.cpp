@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "base/format_count.h"
 #include "base/phase.h"
 #include "base/phase_names.h"
+#include "capture/quantile.h"
 #include "capture/run_setting.h"
 
 namespace draftscope {
@@ -65,12 +67,17 @@ std::string steps_caption(const Snapshot& snapshot, RowId run_id, std::int64_t c
     return text;
 }
 
-/// Returns a copy of the snapshot with only the steps that overlap the range.
-Snapshot within(const Snapshot& snapshot, const TimeRange& range) {
+/// Returns a copy of the snapshot with only the steps that overlap the range, whose indices are `kept`.
+Snapshot within(const Snapshot& snapshot, const TimeRange& range, std::vector<std::uint32_t>& kept) {
     Snapshot out = snapshot;
     LogTable<StepEntry> steps;
-    for (const StepEntry& entry : snapshot.steps)
-        if (entry.row.start_ns < range.end_ns && entry.row.end_ns > range.start_ns) steps.push_back(entry);
+    kept.clear();
+    for (std::uint32_t i = 0; i < snapshot.steps.size(); ++i) {
+        const StepEntry& entry = snapshot.steps[i];
+        if (entry.row.start_ns >= range.end_ns || entry.row.end_ns <= range.start_ns) continue;
+        steps.push_back(entry);
+        kept.push_back(i);
+    }
     out.steps = steps;
     return out;
 }
@@ -212,6 +219,56 @@ PhaseBars build_phase_bars(const Snapshot& snapshot, RowId run_id, std::size_t f
     return out;
 }
 
+std::vector<PhaseSample> PhasesBuilder::samples(int phase_id) const {
+    std::vector<PhaseSample> out = (in_range_ ? range_samples_ : samples_).phase_samples(phase_id);
+    if (in_range_)
+        for (PhaseSample& sample : out) sample.step = range_steps_[sample.step];
+    return out;
+}
+
+double PhaseHistogram::place(double us) const {
+    const auto scaled = [&](double x) { return logarithmic ? std::log(std::max(x, 1e-3)) : x; };
+    const double low = scaled(bins.front().low_us), high = scaled(bins.back().high_us);
+    return std::clamp((scaled(us) - low) / (high - low), 0.0, 1.0);
+}
+
+PhaseHistogram build_phase_histogram(std::span<const PhaseSample> samples, bool logarithmic, int count,
+                                     std::optional<std::size_t> selected_step) {
+    PhaseHistogram out;
+    out.logarithmic = logarithmic;
+    if (samples.empty()) return out;
+    std::vector<double> times;
+    for (const PhaseSample& sample : samples) {
+        times.push_back(static_cast<double>(sample.busy_ns) * 1e-3);
+        if (selected_step && sample.step == *selected_step) out.selected_us = times.back();
+    }
+    const auto [least, largest] = std::ranges::minmax(times);
+    const double low = std::max(least, logarithmic ? 1e-3 : 0.0);  // in us; the clock's resolution is 1 ns
+    const double high = std::max(largest, low * 1.01 + 1e-3);
+    out.bins.resize(static_cast<std::size_t>(std::max(count, 1)));
+    const auto edge = [&](std::size_t i) {
+        const double part = static_cast<double>(i) / static_cast<double>(out.bins.size());
+        return logarithmic ? low * std::pow(high / low, part) : low + (high - low) * part;
+    };
+    for (std::size_t i = 0; i < out.bins.size(); ++i) {
+        out.bins[i].low_us = edge(i);
+        out.bins[i].high_us = edge(i + 1);
+    }
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+        const auto at = static_cast<std::size_t>(out.place(times[i]) * static_cast<double>(out.bins.size()));
+        PhaseHistogram::Bin& bin = out.bins[std::min(at, out.bins.size() - 1)];
+        out.tallest = std::max(out.tallest, ++bin.steps);
+        if (times[i] <= bin.slowest_us) continue;
+        bin.slowest = samples[i].step;
+        bin.slowest_us = times[i];
+    }
+    out.steps = static_cast<std::int64_t>(samples.size());
+    out.median_us = quantile(times, 0.5);
+    if (times.size() >= min_samples_for_p90) out.p90_us = quantile(times, 0.9);
+    if (times.size() >= min_samples_for_p99) out.p99_us = quantile(times, 0.99);
+    return out;
+}
+
 PhasesModel PhasesBuilder::build(const Snapshot& whole, RowId run_id, const std::optional<TimeRange>& range) {
     PhasesModel model;
     const RunRow* run = whole.run(run_id);
@@ -238,10 +295,11 @@ PhasesModel PhasesBuilder::build(const Snapshot& whole, RowId run_id, const std:
         model.empty_text = "The rounds of this run were replayed along a recording: they have no times.";
         return model;
     }
-    const Snapshot part = range ? within(whole, *range) : Snapshot();
+    const Snapshot part = range ? within(whole, *range, range_steps_) : Snapshot();
     const Snapshot& snapshot = range ? part : whole;
-    RunSamples of_range;
-    RunSamples& samples = range ? of_range : samples_;
+    in_range_ = range.has_value();
+    if (range) range_samples_ = {};
+    RunSamples& samples = range ? range_samples_ : samples_;
     samples.update(snapshot, run_id);
     const std::optional<double> probe = probed_gb_per_s(*whole.run(run_id));
     double draft_share = 0, head_share = 0;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -75,17 +76,42 @@ StepWindow step_window(const Snapshot& snapshot, RowId run_id, std::optional<std
                        std::size_t count);
 /// Returns "; bars: 187 of 612 steps" if the window leaves out steps of the run, else "".
 std::string shown_steps_text(const Snapshot& snapshot, RowId run_id, const StepWindow& shown);
+/// Counted steps by the time of one phase, in bins of equal width.
+struct PhaseHistogram {
+    struct Bin {
+        double low_us = 0, high_us = 0;
+        std::int64_t steps = 0;
+        std::uint32_t slowest = 0;  ///< its slowest step, an index into Snapshot::steps
+        double slowest_us = -1;
+    };
+    std::vector<Bin> bins;  ///< empty without steps
+    bool logarithmic = false;
+    std::int64_t steps = 0, tallest = 0;  ///< of all bins, of the fullest one
+    double median_us = 0;
+    std::optional<double> p90_us, p99_us;  ///< absent with too few steps
+    std::optional<double> selected_us;     ///< absent if the selected step is not counted
+
+    /// Returns the place of a time between the lowest (0) and the highest (1) edge of the bins.
+    double place(double us) const;
+};
+/// Builds a histogram of `count` bins of a phase's busy times, the values of the phase table.
+PhaseHistogram build_phase_histogram(std::span<const PhaseSample> samples, bool logarithmic, int count,
+                                     std::optional<std::size_t> selected_step);
 /// Builds the phase table of a growing run incrementally: the spans of each step are read once.
 class PhasesBuilder {
   public:
     /// Builds the table. With a range, only the steps that overlap it count, and nothing is reused.
     PhasesModel build(const Snapshot& snapshot, RowId run_id,
                       const std::optional<TimeRange>& range = std::nullopt);
+    /// Returns a phase's samples of the last table. Their steps are indices into Snapshot::steps.
+    std::vector<PhaseSample> samples(int phase_id) const;
     /// Returns the number of steps read so far. For tests.
     std::size_t steps_read() const { return samples_.steps_read(); }
 
   private:
-    RunSamples samples_;
+    RunSamples samples_, range_samples_;
+    std::vector<std::uint32_t> range_steps_;  ///< of range_samples_, as indices into Snapshot::steps
+    bool in_range_ = false;
 };
 /// Returns true if the phase is part of T_head (router, head, topk, gather and their children).
 bool is_head_phase(int phase_id);

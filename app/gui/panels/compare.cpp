@@ -113,7 +113,7 @@ void choose(PanelContext& c, CompareState& state, const std::vector<CompareRun>&
         c.ui.other_run_requested = true;
     ImGui::EndDisabled();
     show_tooltip(c.style,
-                 "Shows the round of that run at the same place of the text in all panels; again: back (B).");
+                 "Shows the round of that run at the same place of the text in all panels; again: back (T).");
     ImGui::SameLine();
     if (ImGui::Button("Add capture...")) c.ui.open_other_requested = true;
     show_tooltip(c.style, "Opens a second capture to compare its runs with those of the shown capture.");

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <tuple>
 
+#include "app/gui/models/cached_model.h"
 #include "app/gui/models/selection.h"
 #include "app/gui/models/timeline.h"
 #include "app/gui/panels/round_phases.h"
@@ -26,10 +29,21 @@ struct PhasesState {
     RowId run_id = 0;
     bool whole_run = false;       ///< a bar is the mean of several steps
     bool without_verify = false;  ///< verification is most of a step, and hides the drafting
+    int histogram_phase = 0;      ///< shown in place of the bars; 0 = none
+    bool log_bins = true;
+    bool had_range = false;  ///< in the frame before: Esc then leaves the range first
+    CachedModel<PhaseHistogram,
+                std::tuple<std::uint64_t, RowId, TimeNs, TimeNs, int, bool, std::optional<std::size_t>>>
+        histogram;  ///< by data, run, range, phase, bins and step
 };
 
 bool is_drawn(const PhasesState& state, int phase_id) {
     return !state.without_verify || phase_id != static_cast<int>(Phase::verify);
+}
+
+std::optional<std::size_t> selected_step(const PanelContext& context) {
+    if (!context.ui.round || *context.ui.round >= context.snapshot.rounds.size()) return std::nullopt;
+    return context.snapshot.rounds[*context.ui.round].step_index;
 }
 
 void draw_swatch(const Style& style, int phase_id) {
@@ -57,7 +71,7 @@ std::string spread_text(const PhaseTableRow& row) {
 }
 
 /// Narrow panels omit columns: first the spread, then the exposed time, then the bandwidth.
-void draw_table(const Style& style, const PhasesModel& model) {
+void draw_table(const Style& style, const PhasesModel& model, int& histogram_phase) {
     const float width = ImGui::GetContentRegionAvail().x / style.em;
     const bool rate = width > 24, exposed = width > 29, spread = width > 34;
     std::vector<const char*> heads = {"phase", "n", "total ms"};
@@ -86,8 +100,13 @@ void draw_table(const Style& style, const PhasesModel& model) {
         ImGui::TableNextColumn();
         if (row.child) ImGui::SetCursorPosX(ImGui::GetCursorPosX() + 0.8f * style.em);
         draw_swatch(style, row.phase_id);
-        ImGui::TextUnformatted(row.name.c_str());
         const bool none = row.count == 0, hatched = row.phase_id == remainder_phase_id;
+        const bool shown = histogram_phase == row.phase_id;
+        if (none)
+            ImGui::TextUnformatted(row.name.c_str());
+        else if (ImGui::Selectable(row.name.c_str(), shown))
+            histogram_phase = shown ? 0 : row.phase_id;
+        if (!none) show_tooltip(style, "Click to see how its times are distributed over the steps.");
         draw_cell_right(fmt::format("{}", row.count), none);
         draw_cell_right(none ? "-" : three_digits(row.total_ms), none);
         if (exposed) draw_cell_right(none ? "-" : three_digits(row.exposed_ms), none);
@@ -224,17 +243,15 @@ void draw_bars(PanelContext& context, PhasesState& state, float height) {
     const float pitch = std::min((max.x - min.x) / static_cast<float>(bars.bars.size()), 1.1f * style.em);
     const float gap = pitch > 4 ? 1.0f : 0.0f;
     const float mouse = ImGui::GetIO().MousePos.x;
-    std::optional<std::size_t> selected_step;
-    if (context.ui.round && *context.ui.round < context.snapshot.rounds.size())
-        selected_step = context.snapshot.rounds[*context.ui.round].step_index;
+    const std::optional<std::size_t> chosen = selected_step(context);
     for (std::size_t i = 0; i < bars.bars.size(); ++i) {
         const PhaseBar& bar = bars.bars[i];
         const float x = min.x + pitch * static_cast<float>(i);
         draw_bar(style, state, bar, {x, min.y}, {x + pitch - gap, max.y}, tallest);
         const bool in_flight = state.in_flight && i + 1 == bars.bars.size();
-        const bool selected = in_flight ? in_flight_selected(context.snapshot, context.ui)
-                                        : selected_step && *selected_step >= bar.first_step &&
-                                              *selected_step < bar.first_step + bar.steps;
+        const bool selected =
+            in_flight ? in_flight_selected(context.snapshot, context.ui)
+                      : chosen && *chosen >= bar.first_step && *chosen < bar.first_step + bar.steps;
         if (selected)
             ImGui::GetWindowDrawList()->AddRect({x - 1, min.y}, {x + pitch - gap + 1, max.y + 1},
                                                 to_im(style.colours.accent), 0, 1.5f);
@@ -250,13 +267,86 @@ void draw_bars(PanelContext& context, PhasesState& state, float height) {
     }
 }
 
+/// Draws how often a phase took which time, in place of the bars. A click selects the slowest step of a bin.
+void draw_histogram(PanelContext& context, PhasesState& state, float height) {
+    const Style& style = context.style;
+    const TimeRange range = context.ui.range.value_or(TimeRange());
+    const std::tuple key(context.ui.data_key, context.ui.run_id, range.start_ns, range.end_ns,
+                         state.histogram_phase, state.log_bins, selected_step(context));
+    const PhaseHistogram& histogram = state.histogram.get(key, [&] {
+        const auto samples = context.panel_state.get<SharedPhases>().builder.samples(state.histogram_phase);
+        const int bins = std::clamp(static_cast<int>(2 * std::sqrt(samples.size())), 12, 60);
+        return build_phase_histogram(samples, state.log_bins, bins, std::get<6>(key));
+    });
+    const PhaseRow& phase = phase_rows[state.histogram_phase];
+    const float top = ImGui::GetCursorPosY();
+    ImGui::AlignTextToFramePadding();
+    draw_in_font(style.ui_bold,
+                 fmt::format("{}, {}", phase.name, format_count(histogram.steps, "counted step")));
+    ImGui::SameLine(0, style.em);
+    ImGui::Checkbox("log bins", &state.log_bins);
+    ImGui::SameLine(0, style.em);
+    const bool escape = ImGui::IsKeyPressed(ImGuiKey_Escape) && !state.had_range &&
+                        !ImGui::GetIO().WantTextInput && !ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup);
+    if (ImGui::Button("x##histogram") || escape) state.histogram_phase = 0;
+    show_tooltip(style, "Show the bars of the steps again (Esc).");
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const ImVec2 size(std::max(ImGui::GetContentRegionAvail().x, style.em),
+                      std::max(height - (ImGui::GetCursorPosY() - top), 3 * style.em));
+    ImGui::InvisibleButton("histogram", size);
+    if (histogram.bins.empty()) return;
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    const float text = 0.8f * style.em, bottom = at.y + size.y - 1.2f * text;
+    const auto write = [&](float x, float y, const std::string& label, std::uint32_t rgb) {
+        const float width = style.ui->CalcTextSizeA(text, 1e9f, 0, label.c_str()).x;
+        const float left = x + width <= at.x + size.x ? x : x - width - 0.6f * text;
+        list->AddText(style.ui, text, {left, y}, to_im(rgb), label.c_str());
+    };
+    const auto us_text = [](double us) { return duration_text(static_cast<TimeNs>(us * 1e3)); };
+    const float pitch = size.x / static_cast<float>(histogram.bins.size());
+    const auto under = static_cast<std::ptrdiff_t>(std::floor((ImGui::GetIO().MousePos.x - at.x) / pitch));
+    for (std::size_t i = 0; i < histogram.bins.size(); ++i) {
+        const PhaseHistogram::Bin& bin = histogram.bins[i];
+        // While data stream in, the samples may be those of a capture that was replaced.
+        if (bin.steps == 0 || bin.slowest >= context.snapshot.steps.size()) continue;
+        const float x = at.x + pitch * static_cast<float>(i);
+        const float part = static_cast<float>(bin.steps) / static_cast<float>(histogram.tallest);
+        const float room = bottom - at.y - 3.6f * text;  // the labels of the lines are above
+        const ImVec2 min(x, bottom - std::max(room * part, 2.0f)), max(x + pitch - 1, bottom);
+        list->AddRectFilled(min, max, style.phase(phase.id));
+        if (!ImGui::IsItemHovered() || under != static_cast<std::ptrdiff_t>(i)) continue;
+        list->AddRect({x - 1, min.y - 1}, {x + pitch, bottom}, to_im(style.colours.text));
+        ImGui::SetTooltip(
+            "%s to %s: %s\nclick: the slowest of them, step %d with %s", us_text(bin.low_us).c_str(),
+            us_text(bin.high_us).c_str(), format_count(bin.steps, "step").c_str(),
+            context.snapshot.steps[bin.slowest].row.ordinal + 1, us_text(bin.slowest_us).c_str());
+        const RowRange rounds = context.snapshot.steps[bin.slowest].rounds;
+        if (ImGui::IsMouseClicked(ImGuiMouseButton_Left) && rounds.count > 0)
+            context.ui.select_round(rounds.first, context.snapshot.rounds.size());
+    }
+    list->AddLine({at.x, bottom}, {at.x + size.x, bottom}, to_im(style.colours.line));
+    write(at.x, bottom, us_text(histogram.bins.front().low_us), style.colours.text_dim);
+    write(at.x + size.x, bottom, us_text(histogram.bins.back().high_us), style.colours.text_dim);
+    float y = at.y;
+    const auto line = [&](const char* name, std::optional<double> us, std::uint32_t rgb) {
+        if (!us) return;
+        const float x = at.x + size.x * static_cast<float>(histogram.place(*us));
+        list->AddLine({x, y}, {x, bottom}, to_im(rgb), 1.5f);
+        write(x + 0.3f * text, y, fmt::format("{} {}", name, us_text(*us)), rgb);
+        y += 0.9f * text;
+    };
+    line("median", histogram.median_us, style.colours.text);
+    line("p90", histogram.p90_us, style.colours.text_dim);
+    line("p99", histogram.p99_us, style.colours.text_dim);
+    line("selected", histogram.selected_us, style.colours.accent);
+}
+
 /// Returns the steps of the selected range, otherwise those around the selected round. The bars stay where
 /// they are while the round is among them.
 StepWindow shown_steps(const PanelContext& context, PhasesState& state, std::size_t count) {
     const Snapshot& snapshot = context.snapshot;
     std::optional<std::size_t> selected;
-    if (context.ui.round && *context.ui.round < snapshot.rounds.size() && !context.ui.follow)
-        selected = snapshot.rounds[*context.ui.round].step_index;
+    if (!context.ui.follow) selected = selected_step(context);
     if (!context.ui.range && state.whole_run)
         return step_window(snapshot, context.ui.run_id, std::nullopt, snapshot.steps.size());
     if (!context.ui.range) {
@@ -316,13 +406,17 @@ void draw_phases(PanelContext& context) {
     const auto rows = static_cast<float>(model.rows.size() + 1 + (categories > 0 ? categories + 3 : 0));
     const float left = ImGui::GetContentRegionAvail().y - rows * line - 2.2f * style.em;
     const float bars_height = std::clamp(left, 5.5f * style.em, 14 * style.em);
-    draw_bars(context, state, bars_height);
+    if (state.histogram_phase != 0)
+        draw_histogram(context, state, bars_height);
+    else
+        draw_bars(context, state, bars_height);
+    state.had_range = context.ui.range.has_value();
     const std::string per_bar = state.bars.steps_per_bar > 1
                                     ? fmt::format("; one bar = {} steps", state.bars.steps_per_bar)
                                     : state.shown_steps;
     draw_hint(style, model.caption + per_bar + model.shares_text);
     ImGui::PushFont(nullptr, 0.9f * ImGui::GetStyle().FontSizeBase);
-    draw_table(style, model);
+    draw_table(style, model, state.histogram_phase);
     draw_categories(style, model);
     ImGui::PopFont();
     ImGui::PopStyleVar();

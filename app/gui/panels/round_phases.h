@@ -5,14 +5,15 @@
 
 namespace draftscope {
 
-/// Returns the phase table of the selected run or range, built once for all panels.
+/// The phase table of the selected run or range, built once for all panels.
+struct SharedPhases {
+    RebuildThrottle rebuild;
+    PhasesBuilder builder;
+    PhasesModel model;
+};
+/// Returns the phase table as of this frame.
 inline const PhasesModel& shared_phases(PanelContext& context) {
-    struct Shared {
-        RebuildThrottle rebuild;
-        PhasesBuilder builder;
-        PhasesModel model;
-    };
-    Shared& shared = context.panel_state.get<Shared>();
+    SharedPhases& shared = context.panel_state.get<SharedPhases>();
     auto key = static_cast<std::uint64_t>(context.ui.run_id);
     if (const auto& range = context.ui.range)
         key = (key * 1000003u + static_cast<std::uint64_t>(range->start_ns)) * 1000003u +

@@ -499,15 +499,17 @@ void App::go_to_round(std::optional<std::size_t> round, const char* none) {
     say(none);
 }
 
+void App::find_slowest(std::optional<int> phase) {
+    const bool again = slow_round_ == ui_.round && slow_phase_ == phase;
+    go_to_round(find_slow_round(*snapshot_, ui_.run_id, again ? ui_.round : std::nullopt, phase),
+                "No round of this run has such a time that counts.");
+    slow_round_ = ui_.round;
+    slow_phase_ = phase;
+}
+
 void App::find_round(ActionId id) {
     using enum ActionId;
-    if (id == slowest) {
-        const auto from = slow_round_ == ui_.round ? ui_.round : std::nullopt;  // again: the next slower one
-        go_to_round(find_slow_round(*snapshot_, ui_.run_id, from),
-                    "No round of this run has a time that counts.");
-        slow_round_ = ui_.round;
-        return;
-    }
+    if (id == slowest) return find_slowest(slow_round_ == ui_.round ? slow_phase_ : std::nullopt);
     const bool next = id == next_rejected || id == next_outside || id == next_bookmark;
     const RoundMark mark = id == next_outside || id == previous_outside     ? RoundMark::outside_set
                            : id == next_bookmark || id == previous_bookmark ? RoundMark::bookmark

@@ -180,6 +180,8 @@ class App {
     void go_to_round(std::optional<std::size_t> round, const char* none);
     void find_round(ActionId id);
     bool take_snapshot(JobStatus& status, bool stopped_elsewhere);
+    /// Selects the slowest round, by a phase or by its step; called again, the next slower one.
+    void find_slowest(std::optional<int> phase);
     bool arrange(ImVec2 room);
     void draw_panels();
     void draw_panel(const Panel& panel, PanelContext& context);
@@ -258,6 +260,7 @@ class App {
          quit_ = false;
     bool defaults_applied_ = false, demo_is_next_ = false, demo_is_running_ = false;
     std::optional<std::size_t> slow_round_;  ///< that "Slowest round" selected last
+    std::optional<int> slow_phase_;          ///< ... by this phase
     bool plays_slowly_ = false;              ///< the first round of the demo, level by level
     std::optional<TimeNs> next_level_at_;    ///< of the slow play
     NoteRow bookmark_;                       ///< of the dialog

@@ -10,6 +10,7 @@
 #include "app/gui/panels/widgets.h"
 #include "app/gui/shell/app.h"
 #include "base/format_count.h"
+#include "base/phase_names.h"
 #include "base/tier_text.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
@@ -114,6 +115,12 @@ void App::draw_menu_bar() {
             if (ImGui::MenuItem(entry.title, entry.keys, is_checked(entry.id, settings_, ui_)))
                 perform(entry.id);
             if (entry.id == ActionId::open_file) draw_recent_files();
+            if (entry.id != ActionId::slowest || !ImGui::BeginMenu("Slowest round by phase")) continue;
+            for (const PhaseRow& phase : phase_rows)
+                if (phase.first_class && phase.id != remainder_phase_id &&
+                    ImGui::MenuItem(std::string(phase.name).c_str()))
+                    find_slowest(phase.id);
+            ImGui::EndMenu();
         }
         if (std::string_view(menu) == "View") {
             ImGui::SeparatorText("Panels");

@@ -115,10 +115,8 @@ void App::draw_palette() {
         offer(fmt::format("Open recent: {}", short_name(file)), file, [this, file] { open_file(file); });
     for (const PhaseRow& phase : phase_rows)
         if (phase.first_class && phase.id != remainder_phase_id)
-            offer(fmt::format("Slowest round by {}", phase.name), "", [this, &phase] {
-                go_to_round(find_slow_round(*snapshot_, ui_.run_id, std::nullopt, phase.id),
-                            "No round of this run has this phase.");
-            });
+            offer(fmt::format("Slowest round by {}", phase.name), "then M: the next slower",
+                  [this, &phase] { find_slowest(phase.id); });
     for (const RoundNotes& notes : find_round_notes(*snapshot_, ui_.run_id))
         offer(fmt::format("Go to {}", describe_notes(notes)),
               fmt::format("round {}", notes.round - rounds_of_run(*snapshot_, ui_.run_id).first + 1),

@@ -62,6 +62,78 @@ TEST(PhaseTable, OmitsSharesWithoutCountedSteps) {
     EXPECT_EQ(after.shares_text, "; drafting 36 % (head 16 %)");
 }
 
+std::vector<PhaseSample> samples_of(const std::vector<TimeNs>& times) {
+    std::vector<PhaseSample> out;
+    for (const TimeNs ns : times) out.push_back({static_cast<std::uint32_t>(10 + out.size()), ns, ns, 0});
+    return out;
+}
+
+std::vector<std::int64_t> counts(const PhaseHistogram& histogram) {
+    std::vector<std::int64_t> out;
+    for (const PhaseHistogram::Bin& bin : histogram.bins) out.push_back(bin.steps);
+    return out;
+}
+
+TEST(PhaseHistogram, LinearBinsHoldEveryStepOnce) {
+    const auto samples = samples_of({1000, 1900, 2100, 2999, 5000});
+    const PhaseHistogram histogram = build_phase_histogram(samples, false, 4, 13);
+    EXPECT_EQ(counts(histogram), (std::vector<std::int64_t>{2, 2, 0, 1})) << "of 1 us, from 1 us on";
+    EXPECT_DOUBLE_EQ(histogram.bins[1].low_us, 2);
+    EXPECT_DOUBLE_EQ(histogram.bins[3].high_us, 5);
+    EXPECT_EQ(histogram.bins[0].slowest, 11u);
+    EXPECT_EQ(histogram.bins[1].slowest, 13u);
+    EXPECT_DOUBLE_EQ(histogram.bins[1].slowest_us, 2.999);
+    EXPECT_EQ(histogram.steps, 5);
+    EXPECT_EQ(histogram.tallest, 2);
+    EXPECT_DOUBLE_EQ(histogram.median_us, 2.1);
+    EXPECT_FALSE(histogram.p90_us) << "too few steps";
+    EXPECT_EQ(histogram.selected_us, 2.999);
+    EXPECT_DOUBLE_EQ(histogram.place(3), 0.5);
+    EXPECT_DOUBLE_EQ(histogram.place(99), 1) << "at the edge";
+    EXPECT_FALSE(build_phase_histogram(samples, false, 4, 99).selected_us);
+}
+
+TEST(PhaseHistogram, LogarithmicBinsHaveEqualRatios) {
+    const PhaseHistogram histogram =
+        build_phase_histogram(samples_of({1000, 9000, 11000, 99000, 101000, 1000000}), true, 3, {});
+    EXPECT_EQ(counts(histogram), (std::vector<std::int64_t>{2, 2, 2}));
+    EXPECT_NEAR(histogram.bins[1].low_us, 10, 1e-9);
+    EXPECT_NEAR(histogram.place(100), 2.0 / 3, 1e-9);
+}
+
+TEST(PhaseHistogram, EqualZeroAndMissingTimes) {
+    for (const bool logarithmic : {false, true}) {
+        EXPECT_TRUE(build_phase_histogram({}, logarithmic, 5, {}).bins.empty());
+        const auto equal = build_phase_histogram(samples_of({700, 700, 700}), logarithmic, 5, {});
+        EXPECT_EQ(counts(equal), (std::vector<std::int64_t>{3, 0, 0, 0, 0}));
+        const auto zero = build_phase_histogram(samples_of({0, 0, 4000}), logarithmic, 2, {});
+        EXPECT_EQ(counts(zero), (std::vector<std::int64_t>{2, 1}));
+    }
+}
+
+/// The lines of the histogram are the figures of the table, of the run and of a range.
+TEST(PhaseHistogram, HasTheSamplesOfTheTable) {
+    CaptureBuilder built;
+    for (int i = 0; i < 400; ++i)
+        built.step(i * 1000, i * 1000 + 100 * (1 + i % 9), spans_at(i * 1000, 1 + i % 9), {});
+    const Snapshot snapshot = built.snapshot();
+    PhasesBuilder builder;
+    for (const std::optional<TimeRange>& range : {std::optional<TimeRange>(), {{20'000, 390'000}}}) {
+        const PhasesModel model = builder.build(snapshot, 1, range);
+        const auto row = std::ranges::find(model.rows, static_cast<int>(verify), &PhaseTableRow::phase_id);
+        const std::vector<PhaseSample> samples = builder.samples(verify);
+        const PhaseHistogram histogram = build_phase_histogram(samples, true, 10, {});
+        EXPECT_EQ(histogram.steps, row->count);
+        EXPECT_DOUBLE_EQ(histogram.median_us, row->median_us);
+        EXPECT_EQ(histogram.p90_us, row->p90_us);
+        EXPECT_EQ(histogram.p99_us, row->p99_us);
+        EXPECT_EQ(samples.front().step, range ? 20u : 0u);
+        EXPECT_EQ(samples.back().step, range ? 389u : 399u);
+        for (const PhaseSample& sample : samples)
+            EXPECT_EQ(sample.busy_ns, step_phases(snapshot, sample.step).ns[verify]);
+    }
+}
+
 TEST(PhaseBars, ManyStepsBecomeMeansOfNeighbours) {
     CaptureBuilder built;
     for (int i = 0; i < 10; ++i) {
