@@ -19,6 +19,7 @@ class FakeController final : public Controller {
 
     /// Runs up to `rounds` rounds.
     void advance(int rounds);
+    void show(std::shared_ptr<const Snapshot> snapshot) { snapshot_ = std::move(snapshot); }
     void add_loss(const std::string& kind, std::int64_t count);
     JobStatus& edit_status() { return status_; }
     /// Shows this data as an opened file.

@@ -4,8 +4,10 @@
 
 #include "base/phase.h"
 #include "tests/gui/harness.h"
+#include "tests/support/capture_builder.h"
 
-/// Bookmarks, marks of the Rounds strip and the histogram of a phase, used by mouse and keys.
+/// Bookmarks, marks of the Rounds strip, the histogram of a phase and the view of a batch, used by mouse and
+/// keys.
 namespace draftscope::test {
 namespace {
 
@@ -185,6 +187,39 @@ TEST(FindingThings, ABookmarkOfASavedRunIsUnsaved) {
     window.controller.submit({CmdAddNote{{row.run_id, row.id, 0, "bookmark: look"}}});
     window.draw_frames(2);
     EXPECT_EQ(window.app().unsaved_rounds(), 1u);
+}
+
+/// Four sequences of 30 steps: a row each, a column a step.
+TEST(FindingThings, AClickInTheRowsOfABatchSelectsTheRound) {
+    testing::CaptureBuilder capture;
+    for (int i = 0; i < 4; ++i) capture.prompt(PromptRow{});
+    for (int s = 0; s < 30; ++s) {
+        StepRecord record;
+        record.step.start_ns = s * 1000;
+        record.step.end_ns = s * 1000 + 900;
+        for (int i = 0; i < 4; ++i) {
+            record.rounds.push_back(testing::round_of());
+            record.rounds.back().round.prompt_id = i + 1;
+        }
+        capture.step(record);
+    }
+    Harness window(quiet());
+    window.controller.show(std::make_shared<const Snapshot>(capture.snapshot()));
+    window.draw_frames(3);
+    const auto click = [&](int column, int row) {
+        EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+            const ImRect box = ctx->ItemInfo("//###rounds/**/##cells").RectFull;
+            const float rows = box.GetHeight() - 0.85f * ImGui::GetFontSize();  // the rest is below them
+            ctx->MouseMoveToPos({box.Min.x + box.GetWidth() * (static_cast<float>(column) + 0.5f) / 30,
+                                 box.Min.y + rows * (static_cast<float>(row) + 0.5f) / 4});
+            ctx->MouseClick();
+        }));
+        return window.app().ui().round;
+    };
+    EXPECT_EQ(click(0, 0), 0u);
+    EXPECT_EQ(click(0, 3), 3u);
+    EXPECT_EQ(click(17, 2), 17u * 4 + 2);
+    EXPECT_EQ(click(29, 1), 29u * 4 + 1);
 }
 
 }  // namespace

@@ -26,6 +26,17 @@ void set_dominant(RoundCell& cell, const StepPhases& phases) {
         phases.step_ns > 0 ? static_cast<double>(max_ns) / static_cast<double>(phases.step_ns) : 0;
 }
 
+/// Gives the cell the row of its sequence, or that of one that has ended.
+void set_row(RoundCell& cell, std::vector<RoundsModel::SequenceRow>& rows, RowId prompt_id) {
+    auto row = std::ranges::find(rows, prompt_id, &RoundsModel::SequenceRow::prompt_id);
+    cell.first_of_prompt = row == rows.end();
+    if (row == rows.end())
+        row = std::ranges::find_if(rows, [&](const auto& other) { return other.last_column < cell.column; });
+    if (row == rows.end()) row = rows.insert(row, RoundsModel::SequenceRow());
+    *row = {prompt_id, cell.column};
+    cell.row = static_cast<int>(row - rows.begin());
+}
+
 }  // namespace
 
 std::size_t RoundsModel::find_cell(std::size_t round_index) const {
@@ -47,12 +58,14 @@ void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id) {
         RoundCell cell;
         cell.index = i;
         cell.ordinal = static_cast<int>(i - span.first) + 1;
+        const bool same_step = i > span.first && snapshot.rounds[i - 1].step_index == entry.step_index;
+        cell.column = same_step ? model.cells.back().column : model.columns++;
+        set_row(cell, model.rows, entry.row.prompt_id);
         cell.accepted = entry.row.accepted;
         cell.committed = entry.row.committed;
         cell.depth = entry.row.tree_depth;
         cell.clipped = entry.row.clipped;
         cell.drafter = entry.row.drafter;
-        cell.first_of_prompt = i == span.first || snapshot.rounds[i - 1].row.prompt_id != entry.row.prompt_id;
         if (entry.step_index < snapshot.steps.size()) {
             cell.excluded = snapshot.steps[entry.step_index].row.excluded;
             set_dominant(cell, step_phases(snapshot, entry.step_index));
@@ -137,6 +150,9 @@ std::optional<RoundCell> cell_in_flight(const RoundsModel& model, const Snapshot
     RoundCell cell;
     cell.index = snapshot.rounds.size();
     cell.ordinal = static_cast<int>(model.cells.size()) + 1;
+    cell.column = model.columns;
+    const auto sequence = std::ranges::find(model.rows, row.prompt_id, &RoundsModel::SequenceRow::prompt_id);
+    if (sequence != model.rows.end()) cell.row = static_cast<int>(sequence - model.rows.begin());
     cell.accepted = row.accepted;
     cell.depth = row.tree_depth;
     cell.excluded = Excluded::paused;

@@ -14,8 +14,9 @@ namespace draftscope {
 
 /// A round as a cell of the strip.
 struct RoundCell {
-    std::size_t index = 0;  ///< into Snapshot::rounds
-    int ordinal = 0;        ///< in the run, from 1
+    std::size_t index = 0;    ///< into Snapshot::rounds
+    int column = 0, row = 0;  ///< its step, and its sequence of a batch
+    int ordinal = 0;          ///< in the run, from 1
     int accepted = 0, committed = 0;
     int depth = 0;              ///< negative = not known
     int dominant_phase = 0;     ///< longest phase by exposed time, or the remainder; 0 = not known
@@ -28,8 +29,15 @@ struct RoundCell {
 };
 
 struct RoundsModel {
+    /// A row shows one sequence after another.
+    struct SequenceRow {
+        RowId prompt_id = 0;
+        int last_column = 0;
+    };
     std::string source;  ///< Snapshot::source
     RowId run_id = 0;
+    int columns = 0;                ///< steps
+    std::vector<SequenceRow> rows;  ///< one, except of a batch
     std::vector<RoundCell> cells;
     int tallest = 1;                ///< largest accepted count or tree depth
     std::vector<RoundNotes> notes;  ///< of the rounds with breakpoints or bookmarks

@@ -12,6 +12,7 @@
 #include "app/gui/models/selection.h"
 #include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
+#include "base/bisect.h"
 #include "base/format_count.h"
 #include "base/phase_names.h"
 #include "capture/queries.h"
@@ -35,6 +36,8 @@ struct RoundsState {
     std::optional<std::size_t> shown;
 
     std::size_t cells() const { return model.cells.size() + (in_flight ? 1 : 0); }
+    int columns() const { return model.columns + (in_flight ? 1 : 0); }
+    bool is_batch() const { return model.rows.size() > 1; }
     const RoundCell& cell(std::size_t i) const {
         return i < model.cells.size() ? model.cells[i] : *in_flight;
     }
@@ -56,15 +59,20 @@ void rebuild(PanelContext& c, RoundsState& state) {
 
 struct Strip {
     ImVec2 min;          ///< top left of the cells' area on screen
-    float cell, height;  ///< cell pitch; height of the area
+    float cell, height;  ///< cell pitch; height of a row
     float unit;          ///< height of one accepted token
+
+    ImVec2 place(const RoundCell& of) const {
+        return {min.x + cell * static_cast<float>(of.column), min.y + height * static_cast<float>(of.row)};
+    }
 };
 
-void draw_cell(const Style& style, const RoundCell& cell, float x, const Strip& strip, bool selected,
+void draw_cell(const Style& style, const RoundCell& cell, const Strip& strip, bool batch, bool selected,
                bool hovered) {
     ImDrawList* list = ImGui::GetWindowDrawList();
     const float gap = strip.cell >= 5 ? std::max(1.0f, strip.cell * 0.14f) : 0;
-    const float bottom = strip.min.y + strip.height;
+    const auto [x, top] = strip.place(cell);
+    const float bottom = top + strip.height - (batch ? 2 : 0);
     const float width = std::max(strip.cell - gap, 1.0f);
     const ImVec2 slot_min(
         x, bottom - strip.unit * (static_cast<float>(std::max(cell.depth, cell.accepted)) + 0.35f));
@@ -76,15 +84,14 @@ void draw_cell(const Style& style, const RoundCell& cell, float x, const Strip& 
     if (uncounted || cell.dominant_phase == remainder_phase_id)
         draw_hatching(list, min, max, to_im(style.colours.panel, 0.7f), 5.0f);
     if (cell.first_of_prompt && strip.cell >= 3)
-        list->AddRectFilled(ImVec2(x - gap, strip.min.y), ImVec2(x - gap + 1, bottom),
-                            to_im(style.colours.line));
+        list->AddRectFilled(ImVec2(x - gap, top), ImVec2(x - gap + 1, bottom), to_im(style.colours.line));
     if (hovered)
-        list->AddRect(ImVec2(x - 1, strip.min.y), ImVec2(x + width + 1, bottom),
-                      to_im(style.colours.text_dim));
+        list->AddRect(ImVec2(x - 1, top), ImVec2(x + width + 1, bottom), to_im(style.colours.text_dim));
     if (!selected) return;
     const float centre = x + width / 2, tip = style.em * 0.42f;
-    list->AddRect(ImVec2(x - 2, strip.min.y), ImVec2(x + width + 2, bottom + 1), to_im(style.colours.accent),
-                  2.0f, 2.0f);
+    list->AddRect(ImVec2(x - 2, top), ImVec2(x + width + 2, bottom + 1), to_im(style.colours.accent), 2.0f,
+                  2.0f);
+    if (batch) return;  // the next row is below
     list->AddTriangleFilled(ImVec2(centre - tip, bottom + tip * 1.7f),
                             ImVec2(centre + tip, bottom + tip * 1.7f), ImVec2(centre, bottom + tip * 0.3f),
                             to_im(style.colours.accent));
@@ -114,7 +121,7 @@ std::string describe_cell(const RoundsModel& model, const RoundCell& cell) {
 void scroll_to_selected(RoundsState& state, std::size_t selected, float cell, float room) {
     if (state.shown == selected) return;
     state.shown = selected;
-    const float x = static_cast<float>(selected) * cell;
+    const float x = static_cast<float>(state.cell(selected).column) * cell;
     if (x < ImGui::GetScrollX() || x + cell > ImGui::GetScrollX() + room) ImGui::SetScrollX(x - room * 0.8f);
 }
 
@@ -126,7 +133,8 @@ void draw_phase_legend(const Style& style, const RoundsState& state) {
         used[cell.dominant_phase] = true;
         excluded |= cell.excluded != Excluded::no && cell.excluded != Excluded::untimed;
     }
-    ImGui::TextDisabled("height: accepted / drafted depth   colour: longest phase");
+    ImGui::TextDisabled("%sheight: accepted / drafted depth   colour: longest phase",
+                        state.is_batch() ? "row: sequence   column: step   " : "");
     for (const PhaseRow& phase : phase_rows) {
         if (!used[phase.id]) continue;
         ImGui::SameLine(0, style.em * 0.9f);
@@ -141,13 +149,15 @@ void draw_phase_legend(const Style& style, const RoundsState& state) {
 /// Returns the geometry of the cells, shared by the scale at the left and the strip.
 Strip make_strip(const Style& style, const RoundsState& state, ImVec2 min, float room, float height,
                  bool has_overview) {
-    const auto count = static_cast<float>(state.cells());
+    const auto count = static_cast<float>(state.columns());
     const float pitch = std::clamp(std::floor(room / std::max(count, 1.0f)), std::floor(style.em * 0.55f),
                                    std::floor(style.em * 1.6f));
     const bool scrolls = pitch * count > room && !has_overview;
     const float cells = std::max(
         height - style.em * cursor_room - (scrolls ? ImGui::GetStyle().ScrollbarSize : 0), style.em * 0.5f);
-    return {min, pitch, cells, cells / (static_cast<float>(state.tallest()) + 0.6f)};
+    const float rows = std::max(static_cast<float>(state.model.rows.size()), 1.0f);
+    const float row = state.is_batch() ? std::max(cells / rows, 0.6f * style.em) : cells;
+    return {min, pitch, row, row / (static_cast<float>(state.tallest()) + 0.6f)};
 }
 
 /// Draws the scale of accepted tokens and its grid lines.
@@ -175,34 +185,41 @@ void draw_strip(PanelContext& c, RoundsState& state, const Strip& wanted, float 
     const std::size_t selected = under_way    ? count - 1
                                  : c.ui.round ? state.model.find_cell(*c.ui.round)
                                               : count;
-    ImGui::InvisibleButton("##cells", ImVec2(std::max(pitch * static_cast<float>(count), 1.0f),
-                                             strip.height + c.style.em * cursor_room));
+    const float rows = std::max(static_cast<float>(state.model.rows.size()), 1.0f);
+    ImGui::InvisibleButton("##cells", ImVec2(std::max(pitch * static_cast<float>(state.columns()), 1.0f),
+                                             rows * strip.height + c.style.em * cursor_room));
     const bool over = ImGui::IsItemHovered(), held = ImGui::IsItemActive();
-    const float mouse = ImGui::GetMousePos().x - strip.min.x;
-    const auto under = static_cast<std::ptrdiff_t>(std::floor(mouse / pitch));
-    const bool valid = under >= 0 && under < static_cast<std::ptrdiff_t>(count);
-    const auto first = static_cast<std::size_t>(std::max(0.0f, std::floor(ImGui::GetScrollX() / pitch) - 1));
-    const auto last = std::min(count, first + static_cast<std::size_t>(room / pitch) + 4);
-    for (std::size_t i = first; i < last; ++i)
-        draw_cell(c.style, state.cell(i), strip.min.x + static_cast<float>(i) * pitch, strip, i == selected,
-                  over && static_cast<std::ptrdiff_t>(i) == under);
-    for (const RoundNotes& notes : state.model.notes) {
-        const std::size_t i = state.model.find_cell(notes.round);
-        if (i >= first && i < last)
-            draw_notes(c.style, notes, strip.min.x + (static_cast<float>(i) + 0.43f) * pitch, strip.min.y,
-                       std::min(0.3f * c.style.em, 0.4f * pitch));
+    const ImVec2 mouse = ImGui::GetMousePos();
+    const auto under = static_cast<int>(std::floor((mouse.x - strip.min.x) / pitch));
+    const auto under_row =
+        static_cast<int>(std::clamp((mouse.y - strip.min.y) / strip.height, 0.0f, rows - 1));
+    const int first = static_cast<int>(ImGui::GetScrollX() / pitch) - 1;
+    const int last = first + static_cast<int>(room / pitch) + 4;
+    std::optional<std::size_t> hovered;
+    std::size_t i = bisect(0, count, [&](std::size_t k) { return state.cell(k).column < first; });
+    for (; i < count && state.cell(i).column < last; ++i) {
+        const RoundCell& cell = state.cell(i);
+        const bool at = cell.column == under && cell.row == under_row;
+        if (at) hovered = i;
+        draw_cell(c.style, cell, strip, state.is_batch(), i == selected, over && at);
     }
-    const bool on_flight = valid && static_cast<std::size_t>(under) == state.model.cells.size();
-    if (valid && over)
+    for (const RoundNotes& notes : state.model.notes) {
+        const RoundCell& cell = state.cell(state.model.find_cell(notes.round));
+        const ImVec2 at = strip.place(cell);
+        if (cell.column >= first && cell.column < last)
+            draw_notes(c.style, notes, at.x + 0.43f * pitch, at.y, std::min(0.3f * c.style.em, 0.4f * pitch));
+    }
+    const bool on_flight = hovered == state.model.cells.size();
+    if (hovered && over)
         ImGui::SetTooltip("%s", on_flight
                                     ? describe_in_flight(*state.in_flight, *c.snapshot.in_flight).c_str()
-                                    : describe_cell(state.model, state.cell(under)).c_str());
-    if (valid && held) {
-        state.shown = static_cast<std::size_t>(under);
+                                    : describe_cell(state.model, state.cell(*hovered)).c_str());
+    if (hovered && held) {
+        state.shown = hovered;
         if (on_flight)
             c.ui.select_in_flight();
         else
-            c.ui.select_round(state.cell(under).index, c.snapshot.rounds.size());
+            c.ui.select_round(state.cell(*hovered).index, c.snapshot.rounds.size());
     }
     if (ImGui::IsItemFocused()) {
         if (ImGui::IsKeyPressed(ImGuiKey_LeftArrow)) step_selection(c.snapshot, c.ui, -1);
@@ -263,13 +280,13 @@ void draw_cells(PanelContext& c, RoundsState& state) {
     ImVec2 space = ImGui::GetContentRegionAvail();
     const float scale = c.style.em * 1.5f;
     // A run that does not fit has an overview instead of a scroll bar.
-    const float least = std::floor(c.style.em * 0.55f) * static_cast<float>(state.cells());
+    const float least = std::floor(c.style.em * 0.55f) * static_cast<float>(state.columns());
     const float overview = overview_height * c.style.em + ImGui::GetStyle().ItemSpacing.y;
     const bool has_overview = least > space.x - scale && space.y > 2.5f * overview;
     if (has_overview) space.y -= overview;
     const Strip strip =
         make_strip(c.style, state, ImVec2(at.x + scale, at.y), space.x - scale, space.y, has_overview);
-    draw_scale(c.style, state.tallest(), strip, space.x - scale);
+    if (!state.is_batch()) draw_scale(c.style, state.tallest(), strip, space.x - scale);
     ImGui::SetCursorScreenPos(strip.min);
     float first_shown = 0;
     if (ImGui::BeginChild(

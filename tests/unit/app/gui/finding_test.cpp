@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "app/gui/models/rounds.h"
 #include "app/gui/models/text.h"
 #include "base/phase.h"
@@ -149,6 +151,47 @@ TEST(Overview, ColumnsHoldEveryRoundOnce) {
     EXPECT_EQ(columns[0].slowest, 2u) << "the warm-up does not count";
     EXPECT_EQ(build_overview(model, 100).size(), 10u);
     EXPECT_TRUE(build_overview({}, 5).empty());
+}
+
+/// Sequences 1 and 2; then 3 takes the place of 1, 4 joins, and 2 is alone.
+TEST(BatchRows, HoldOneSequenceAfterAnother) {
+    CaptureBuilder capture;
+    for (int i = 0; i < 4; ++i) capture.prompt(PromptRow{});
+    TimeNs at = 0;
+    for (const std::vector<RowId>& prompts :
+         std::vector<std::vector<RowId>>{{1, 2}, {1, 2}, {2, 3}, {2, 3, 4}, {2}}) {
+        StepRecord record;
+        record.step.start_ns = at;
+        record.step.end_ns = at += 10;
+        for (const RowId prompt : prompts) {
+            record.rounds.push_back(testing::round_of());
+            record.rounds.back().round.prompt_id = prompt;
+        }
+        capture.step(record);
+    }
+    const Snapshot snapshot = capture.snapshot();
+    RoundsModel model;
+    update_rounds(model, snapshot, 1);
+    EXPECT_EQ(model.columns, 5);
+    EXPECT_EQ(model.rows.size(), 3u);
+    std::vector<std::tuple<int, int, bool>> places;
+    for (const RoundCell& cell : model.cells)
+        places.emplace_back(cell.column, cell.row, cell.first_of_prompt);
+    EXPECT_EQ(places, (std::vector<std::tuple<int, int, bool>>{{0, 0, true},
+                                                               {0, 1, true},
+                                                               {1, 0, false},
+                                                               {1, 1, false},
+                                                               {2, 1, false},
+                                                               {2, 0, true},
+                                                               {3, 1, false},
+                                                               {3, 0, false},
+                                                               {3, 2, true},
+                                                               {4, 1, false}}));
+    RoundsModel alone;
+    update_rounds(alone, four_rounds(), 1);
+    EXPECT_EQ(alone.columns, 4);
+    EXPECT_EQ(alone.rows.size(), 1u);
+    EXPECT_EQ(alone.cells.back().column, 3);
 }
 
 }  // namespace
