@@ -87,7 +87,8 @@ struct LiveRound {
     RoundRecord partial;
     std::vector<SpanRow> spans;
     HoldPoint at;
-    int levels = 0;  ///< maximum depth of its tree
+    int levels = 0;         ///< maximum depth of its tree
+    std::vector<int> beam;  ///< nodes that the drafter proposes candidates for next
 };
 /// Counter of a run: an interval in which the gate held the engine. Its time is the start, its value the
 /// length in ns.

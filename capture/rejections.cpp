@@ -36,21 +36,26 @@ std::optional<RoundEnding> ending_of(const RoundRow& round, const std::vector<No
     out.depth = last->depth + 1;
     out.token_id = last->target_token_id;
     out.token_prob = last->target_token_prob;
+    out.draft_rank = last->target_draft_rank;
     using enum RoundStop;
-    out.stop = round.clipped || same                 ? text_ended
-               : !any                                ? nothing_drafted
-               : !children                           ? (last->depth >= depth ? all_accepted : not_expanded)
-               : last->target_covered.value_or(true) ? other_drafted
-                                                     : outside_set;
+    const RoundStop missed = !last->target_covered.value_or(true) ? outside_set
+                             : !last->target_draft_rank           ? other_drafted
+                             : last->target_draft_logprob         ? pruned
+                                                                  : no_candidate;
+    out.stop = round.clipped || same                   ? text_ended
+               : !any                                  ? nothing_drafted
+               : !children && last->depth >= depth     ? all_accepted
+               : !children && !last->target_draft_rank ? not_expanded
+                                                       : missed;
     return out;
 }
 
 }  // namespace
 
 std::string_view to_text(RoundStop stop) {
-    static constexpr std::string_view texts[] = {"outside the active set", "another token drafted",
-                                                 "node not expanded",      "whole draft accepted",
-                                                 "nothing drafted",        "text ended"};
+    static constexpr std::string_view texts[] = {
+        "outside the active set", "not among the candidates", "drafted and pruned", "another token drafted",
+        "node not expanded",      "whole draft accepted",     "nothing drafted",    "text ended"};
     return texts[static_cast<std::size_t>(stop)];
 }
 
@@ -102,9 +107,10 @@ RejectionSummary summarise_rejections(const Snapshot& snapshot, RowId run_id) {
         ++categories[prompt == nullptr ? "" : prompt->category].rounds[stop];
         if (!is_rejection(one.stop)) continue;
         MissedToken& token = missed[one.token_id];
-        if (token.rounds == 0) token = {one.token_id, 0, 0, one.round};
+        if (token.rounds == 0) token.token_id = one.token_id, token.first_round = one.round;
         ++token.rounds;
         token.outside_set += one.stop == RoundStop::outside_set ? 1 : 0;
+        if (one.stop == RoundStop::pruned) ++token.pruned, token.rank_sum += *one.draft_rank;
     }
     const auto list = [](auto& from, std::vector<StopCounts>& to, auto label) {
         for (auto& [key, counts] : from) {

@@ -16,18 +16,21 @@ namespace draftscope {
 /// What ended a round's accepted path. The order is that of reports.
 enum class RoundStop {
     outside_set,      ///< the target's token is not in the head's active set: it could not be drafted
-    other_drafted,    ///< it could have been drafted, but only other tokens were
-    not_expanded,     ///< the last accepted node has no drafts, although the tree goes deeper
+    no_candidate,     ///< it could have been drafted, but is not among the drafter's first tokens there
+    pruned,           ///< it was among them, but not kept in the tree
+    other_drafted,    ///< one of the two above: the capture does not know which
+    not_expanded,     ///< nothing was drafted after the last accepted node, or all of it was pruned and the
+                      ///< capture does not know it, although the tree goes deeper
     all_accepted,     ///< the draft was accepted to the tree's depth: a longer one might have gone on
     nothing_drafted,  ///< the tree has only its root
     text_ended,       ///< EOS or the limit of new tokens cut the round
 };
-inline constexpr int round_stops = 6;
+inline constexpr int round_stops = 8;
 /// Returns "outside the active set"; the view has the same texts.
 std::string_view to_text(RoundStop stop);
-/// Returns whether a draft was there and the target chose another token.
+/// Returns whether tokens were drafted there and the target chose another one.
 constexpr bool is_rejection(RoundStop stop) {
-    return stop == RoundStop::outside_set || stop == RoundStop::other_drafted;
+    return stop <= RoundStop::other_drafted;
 }
 
 /// The end of one round.
@@ -37,6 +40,7 @@ struct RoundEnding {
     int depth = 0;                    ///< of the target's token in the tree, 1 = first draft
     TokenId token_id = no_token;      ///< the target's token there
     std::optional<float> token_prob;  ///< by the target
+    std::optional<int> draft_rank;    ///< as NodeRow::target_draft_rank
 };
 /// Returns the ending of `rounds[round]`; absent if its tree, or the target's token after it, is not known.
 std::optional<RoundEnding> round_ending(const Snapshot& snapshot, std::size_t round);
@@ -59,7 +63,8 @@ struct StopCounts {
 /// A token that the target chose where other tokens were drafted, or none could be.
 struct MissedToken {
     TokenId token_id = no_token;
-    std::int64_t rounds = 0, outside_set = 0;
+    std::int64_t rounds = 0, outside_set = 0, pruned = 0;
+    std::int64_t rank_sum = 0;    ///< of the drafter's ranks where it was pruned, 0 = first
     std::size_t first_round = 0;  ///< index into Snapshot::rounds of its first miss
 };
 /// A run's rejections.

@@ -129,6 +129,10 @@ struct NodeRow {
     std::optional<float> target_token_prob;
     /// Whether the head's active set contained target_token_id at this node. Absent = not known.
     std::optional<bool> target_covered = true;
+    /// Rank of target_token_id among the drafter's candidates after this node, 0 = its first. Their number if
+    /// it is none of them. Absent = not known, or nothing was drafted from this node.
+    std::optional<int> target_draft_rank = {};
+    std::optional<float> target_draft_logprob = {};  ///< by the drafter; absent = none of its candidates
 };
 
 struct NodeTopRow {

@@ -17,7 +17,7 @@
 namespace draftscope {
 
 inline constexpr std::int32_t capture_application_id = 0x44534350;
-inline constexpr int capture_schema_version = 9;
+inline constexpr int capture_schema_version = 10;
 
 /// What `push` does if the queue is full.
 enum class QueueFullPolicy : std::uint8_t { wait, drop };

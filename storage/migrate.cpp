@@ -95,6 +95,7 @@ const std::vector<Migration>& migrations() {
         {6, added_sql(7)},
         {7, "", drop_empty_counters},
         {8, added_sql(9), allow_unknown},
+        {9, added_sql(10)},
     };
     return steps;
 }

@@ -84,14 +84,16 @@ struct Table<RoundRow> : TableOf<RoundRow> {
 template <>
 struct Table<NodeRow> : TableOf<NodeRow> {
     static constexpr std::string_view name = "node";
-    static constexpr auto columns = std::tuple(
-        ref("round_id", &R::round_id, "round"), col("node", &R::node).range(0, max_tree_size),
-        col("parent", &R::parent).or_null(), col("depth", &R::depth).range(0, max_tree_size),
-        col("token_id", &R::token_id).range(no_token, max_token_id), col("draft_logprob", &R::draft_logprob),
-        col("cum_logprob", &R::cum_logprob), col("target_prob", &R::target_prob),
-        col("target_rank", &R::target_rank), col("accepted", &R::accepted),
-        col("target_token_id", &R::target_token_id).or_null(),
-        col("target_token_prob", &R::target_token_prob), col("target_covered", &R::target_covered));
+    static constexpr auto columns =
+        std::tuple(ref("round_id", &R::round_id, "round"), col("node", &R::node).range(0, max_tree_size),
+                   col("parent", &R::parent).or_null(), col("depth", &R::depth).range(0, max_tree_size),
+                   col("token_id", &R::token_id).range(no_token, max_token_id),
+                   col("draft_logprob", &R::draft_logprob), col("cum_logprob", &R::cum_logprob),
+                   col("target_prob", &R::target_prob), col("target_rank", &R::target_rank),
+                   col("accepted", &R::accepted), col("target_token_id", &R::target_token_id).or_null(),
+                   col("target_token_prob", &R::target_token_prob), col("target_covered", &R::target_covered),
+                   col("target_draft_rank", &R::target_draft_rank).added_in(10, "NULL"),
+                   col("target_draft_logprob", &R::target_draft_logprob).added_in(10, "NULL"));
 };
 
 template <>

@@ -248,11 +248,12 @@ GROUP BY p.run_id, p.suite, p.category, t.depth;
 
 CREATE VIEW v_rejection AS
 WITH tip AS (
-  SELECT n.round_id, n.node, max(n.depth) AS depth, n.target_token_id, n.target_token_prob, n.target_covered
+  SELECT n.round_id, n.node, max(n.depth) AS depth, n.target_token_id, n.target_token_prob, n.target_covered,
+    n.target_draft_rank, n.target_draft_logprob
   FROM node n WHERE n.accepted OR n.depth = 0 GROUP BY n.round_id),
 draft AS (
   SELECT r.id AS round_id, r.run_id, r.prompt_id, r.context_length, r.clipped, t.depth, t.target_token_id,
-    t.target_token_prob, t.target_covered, max(n.depth) AS deepest, sum(n.parent = t.node) AS children,
+    t.target_token_prob, t.target_covered, t.target_draft_rank, t.target_draft_logprob, max(n.depth) AS deepest, sum(n.parent = t.node) AS children,
     sum(n.parent = t.node AND n.token_id = t.target_token_id) AS same
   FROM round r JOIN tip t ON t.round_id = r.id JOIN run u ON u.id = r.run_id
   LEFT JOIN node n ON n.round_id = r.id AND n.depth > 0
@@ -260,10 +261,14 @@ draft AS (
   WHERE t.target_token_id IS NOT NULL GROUP BY r.id)
 SELECT d.run_id, d.round_id, d.prompt_id, p.category, d.depth + 1 AS depth,
   max(0, d.context_length - p.prompt_tokens) AS position, d.target_token_id AS token_id,
-  d.target_token_prob AS token_prob,
+  d.target_token_prob AS token_prob, d.target_draft_rank AS draft_rank,
+  d.target_draft_logprob AS draft_logprob,
   CASE WHEN d.clipped OR d.same THEN 'text ended' WHEN d.deepest IS NULL THEN 'nothing drafted'
-    WHEN NOT d.children THEN iif(d.depth >= d.deepest, 'whole draft accepted', 'node not expanded')
-    WHEN coalesce(d.target_covered, 1) THEN 'another token drafted' ELSE 'outside the active set' END AS stop
+    WHEN NOT d.children AND d.depth >= d.deepest THEN 'whole draft accepted'
+    WHEN NOT d.children AND d.target_draft_rank IS NULL THEN 'node not expanded'
+    WHEN NOT coalesce(d.target_covered, 1) THEN 'outside the active set'
+    WHEN d.target_draft_rank IS NULL THEN 'another token drafted'
+    WHEN d.target_draft_logprob IS NULL THEN 'not among the candidates' ELSE 'drafted and pruned' END AS stop
 FROM draft d JOIN prompt p ON p.id = d.prompt_id;
 
 CREATE VIEW v_draft_share AS

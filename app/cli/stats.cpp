@@ -158,7 +158,8 @@ json rejections_json(const Snapshot& snapshot, RowId run_id) {
         out["missed"].push_back({{"token_id", token.token_id},
                                  {"text", token_label(snapshot, snapshot.run(run_id), token.token_id)},
                                  {"rounds", token.rounds},
-                                 {"outside_set", token.outside_set}});
+                                 {"outside_set", token.outside_set},
+                                 {"pruned", token.pruned}});
     }
     return out;
 }
@@ -168,13 +169,18 @@ std::string rejections_text(const Snapshot& snapshot, RowId run_id) {
     const RejectionSummary found = summarise_rejections(snapshot, run_id);
     if (found.all.all() == 0) return {};
     std::vector<std::string> header = {"rounds ended, %", "rounds"};
-    for (int s = 0; s < round_stops; ++s) header.emplace_back(to_text(RoundStop{s}));
+    std::vector<std::size_t> stops;  // that occurred
+    for (std::size_t s = 0; s < round_stops; ++s)
+        if (found.all.rounds[s] > 0) stops.push_back(s);
+    for (const std::size_t s : stops) header.emplace_back(to_text(RoundStop{static_cast<int>(s)}));
     std::vector<std::vector<std::string>> rows;
     const auto add = [&](const std::string& name, const StopCounts& counts) {
         rows.push_back({name, std::to_string(counts.all())});
-        for (int s = 0; s < round_stops; ++s)
+        for (const std::size_t s : stops)
             rows.back().push_back(
-                counts.rounds[s] == 0 ? "-" : fmt::format("{:.1f}", 100 * counts.share(RoundStop{s})));
+                counts.rounds[s] == 0
+                    ? "-"
+                    : fmt::format("{:.1f}", 100 * counts.share(RoundStop{static_cast<int>(s)})));
     };
     add("all", found.all);
     for (const StopCounts& one : found.by_depth) add("at depth " + one.label, one);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/numel.h"
+#include "engine/draft/tree_levels.h"
 #include "engine/sequence/round_rows.h"
 #include "engine/verify/verification.h"
 
@@ -40,6 +41,8 @@ Status DecodeStep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
 Status DecodeStep::make_jobs() {
     jobs_.clear();
     const int d = core_.target.config().hidden, context_length = core_.target.config().context;
+    const TreeSpec& max_tree = core_.options.tree;
+    const std::size_t max_candidates = numel(total_width(max_tree), max_tree.topk);
     for (Round& round : rounds_) {
         Sequence& sequence = *round.sequence;
         sequence.active->begin_round(sequence.head.get());
@@ -67,6 +70,7 @@ Status DecodeStep::make_jobs() {
         job.state = sequence.drafter.get();
         job.head_state = sequence.head.get();
         job.tree = sequence.lengths.next(core_.options.tree, levels);
+        if (core_.records_nodes()) job.candidates.reserve(max_tree.nodes, max_candidates);
     }
     return {};
 }
@@ -77,13 +81,16 @@ Status DecodeStep::draft_and_verify() {
     if (core_.rule->needs().sampled_drafts && core_.options.sampling.temperature > 0)
         context.sampled = &sampling_;
     context.report_coverage = core_.records.on();
+    context.keep_candidates = core_.records_nodes();
     core_.sampled = is_sampled(totals_.steps);
     const Status enqueued = backend_step_.enqueue(context, jobs_, rounds_);
     const Status finished = backend_step_.finish(jobs_, rounds_);
     DS_TRY(enqueued);
     DS_TRY(finished);
-    for (const Round& round : rounds_)
+    for (Round& round : rounds_) {
+        if (round.job >= 0) round.candidates = &jobs_[round.job].candidates;
         if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
+    }
     return {};
 }
 

@@ -42,6 +42,7 @@ void LiveRoundPublisher::show(const HoldPoint& point) {
     LiveRound live;
     live.at = point;
     live.levels = core_.options.tree.levels();
+    live.beam = shown_->beam;
     live.step.start_ns = core_.spans.to_run_time(start_ticks_);
     live.step.end_ns = core_.spans.to_run_time(ticks_now());
     live.step.paused_ns = core_.gate.paused_ns();

@@ -95,8 +95,8 @@ kernels::BeamOp CandidatePool::beam_op(const GrowingTree& tree, int level, int k
     op.tokens = proposed_.tokens;
     op.pool_tokens = pool_ + at;
     op.pool_logprobs = as_floats + size_ + at;
-    op.pool_scores = as_floats + 2 * size_ + at;
-    op.pool_parents = pool_ + 3 * size_ + at;
+    op.pool_scores = as_floats + 3 * size_ + at;
+    op.pool_parents = pool_ + 2 * size_ + at;
     if (sampled) {
         op.pool_rows = pool_ + 4 * size_ + at;
         op.next_first_row = samples.first_row(level + 1) + next_first;
@@ -132,8 +132,8 @@ kernels::RerankOp CandidatePool::rerank_op(const GrowingTree& tree, bool sampled
     op.by_score = tree.job->tree.order == TreeOrder::fr;
     op.pool_tokens = pool_ + tree.pool;
     op.pool_logprobs = as_floats + size_ + tree.pool;
-    op.pool_scores = as_floats + 2 * size_ + tree.pool;
-    op.pool_parents = pool_ + 3 * size_ + tree.pool;
+    op.pool_scores = as_floats + 3 * size_ + tree.pool;
+    op.pool_parents = pool_ + 2 * size_ + tree.pool;
     op.sampled = sampled;
     if (sampled) op.pool_rows = pool_ + 4 * size_ + tree.pool;
     op.root_row = tree.index;
@@ -141,6 +141,13 @@ kernels::RerankOp CandidatePool::rerank_op(const GrowingTree& tree, bool sampled
     // The target has one slot for each token before the root.
     op.first_slot = op.first_position = static_cast<int>(tree.job->tokens.size()) - 1;
     return op;
+}
+
+DraftCandidates::Pool CandidatePool::read(const RoundResults& results, std::size_t index,
+                                          const GrowingTree& tree) const {
+    const std::size_t first = index + tree.pool, count = tree.num_candidates;
+    return {results.values<TokenId>(first, count), results.values<float>(first + size_, count),
+            results.values(first + 2 * size_, count), topk_};
 }
 
 }  // namespace draftscope

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/numel.h"
 #include "engine/draft/draft_samples.h"
 #include "engine/draft/growing_tree.h"
 #include "engine/draft/tree_levels.h"
@@ -38,6 +39,14 @@ class CandidatePool {
     std::int32_t* ancestor_slots(int level) const { return slots_[(level - 1) % 2]; }
     /// Returns the op that re-ranks a tree's candidates, without the destination.
     kernels::RerankOp rerank_op(const GrowingTree& tree, bool sampled) const;
+    /// Requests the candidates of all trees; returns the index for read().
+    std::size_t request(RoundResults& results) const { return results.request(pool_, 3 * size_); }
+    /// Returns a tree's candidates, which are valid as long as the results are.
+    DraftCandidates::Pool read(const RoundResults& results, std::size_t index, const GrowingTree& tree) const;
+    /// Requests the candidates of a tree that became the nodes of the current level, GrowingTree::nodes.
+    std::size_t request_level(RoundResults& results, const GrowingTree& tree) const {
+        return results.request(indices_ + numel(tree.index, index_stride_), tree.nodes);
+    }
 
   private:
     kernels::BeamOp beam_op(const GrowingTree& tree, int level, int keep, int next_first,
@@ -49,7 +58,7 @@ class CandidatePool {
     std::size_t size_ = 0;  ///< candidates of all trees
     int index_stride_ = 0;  ///< of scores_, indices_ and static_rows_: at least the nodes of a tree's level
     Proposed proposed_{};
-    std::int32_t* pool_ = nullptr;  ///< [5, size_] tokens, log-probabilities, scores, parents, sampled rows
+    std::int32_t* pool_ = nullptr;  ///< [5, size_] tokens, log-probabilities, parents, scores, sampled rows
     float* scores_ = nullptr;       ///< [trees, index_stride_] of the level's nodes
     std::int32_t *indices_ = nullptr, *static_rows_ = nullptr;  ///< [trees, index_stride_] as in BeamOp
     std::int32_t* counts_ = nullptr;                            ///< [trees, 2] BeamOp::counts

@@ -15,6 +15,7 @@
 #include "engine/round/device_spans.h"
 #include "engine/round/step.h"
 #include "engine/transformer/target.h"
+#include "engine/tree/draft_candidates.h"
 #include "engine/tree/draft_tree.h"
 
 /// Drafters: one file per drafter, one entry in the registry.
@@ -41,6 +42,7 @@ struct DraftContext {
     const DraftSampling* sampled =
         nullptr;                  ///< sample drafts from the head's distribution; null = take its best tokens
     bool report_coverage = true;  ///< whether this step reports what the head covered
+    bool keep_candidates = false;  ///< fill in DraftJob::candidates
 };
 
 /// Per-sequence state (the drafter's own KV cache, suffix index, ...).
@@ -67,6 +69,7 @@ struct DraftJob {
     bool is_known = false;  ///< `out` is complete after Drafter::begin()
     // Filled by the drafter:
     DraftTree out;
+    DraftCandidates candidates;      ///< of `out`, if the context keeps them
     std::vector<int> rows_per_call;  ///< rows of this sequence in each head call, level by level
     float score = 0;                 ///< of a text drafter: the drafts that it expects to be accepted
     std::string_view drafter = {};   ///< id of the drafter of a pair that drafted; "" = the only one
@@ -87,6 +90,8 @@ struct DraftJob {
         DraftJob next;
         next.out = std::move(out);
         next.rows_per_call = std::move(rows_per_call);
+        next.candidates = std::move(candidates);
+        next.candidates.clear();
         *this = std::move(next);
     }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/numel.h"
 
@@ -76,6 +77,8 @@ Status TreeGrowth::enqueue(DraftContext& context) {
     calls_.finish(trees_, context.report_coverage);
     if (samples_.active()) step_->layout.draft_probs = samples_.rows(pool_.proposed().tokens);
     rerank(context.phases);
+    candidates_index_.reset();
+    if (context.keep_candidates && !trees_.empty()) candidates_index_ = pool_.request(step_->results);
     return step_->check_memory("the trees");
 }
 
@@ -142,9 +145,18 @@ Status TreeGrowth::read_partial(const GrowingTree& tree, int level, DraftTree& o
     kernels::RerankOp op = pool_.rerank_op(tree, samples_.active());
     partial.layout.set_rows(op, 0);
     backend.rerank(op);
-    partial.results.enqueue(backend);
+    RoundResults& results = partial.results;
+    const int next = level < tree.job->tree.depth ? tree.nodes : 0;
+    const std::size_t pool_index = pool_.request(results), level_index = pool_.request_level(results, tree);
+    results.enqueue(backend);
     DS_TRY(backend.synchronize());
-    return partial.results.read_tree(0, out);
+    DS_TRY(results.read_tree(0, out));
+    DraftCandidates candidates;
+    candidates.find(out, pool_.read(results, pool_index, tree));
+    for (int node = 1; node < out.size(); ++node)
+        if (std::ranges::count(results.values(level_index, next), candidates.place(node)) > 0)
+            out.beam.push_back(node);
+    return {};
 }
 
 void TreeGrowth::rerank(PhaseRecorder& phases) {
@@ -171,6 +183,14 @@ Status TreeGrowth::collect(const RoundStep& step, std::span<DraftJob> jobs) {
         if (job.is_known) continue;
         DS_TRY(step.results.read_tree(job.tree_index, job.out));
         DS_TRY(check_numbers(job));
+    }
+    const auto index = std::exchange(candidates_index_, std::nullopt);
+    if (!index) return {};
+    for (const GrowingTree& tree : trees_) {
+        // Samples have no ranks, and a static tree has only the ranks that it names.
+        DraftJob& job = *tree.job;
+        if (samples_.active() || job.tree.choices) continue;
+        job.candidates.find(job.out, pool_.read(step.results, *index, tree));
     }
     return {};
 }

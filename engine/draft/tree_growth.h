@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -82,7 +83,8 @@ class TreeGrowth {
     HeadCalls calls_;
     DraftSamples samples_;
     CandidatePool pool_;
-    float* roots_ = nullptr;  ///< [trees, 2d] inputs of the roots' rows
+    float* roots_ = nullptr;                       ///< [trees, 2d] inputs of the roots' rows
+    std::optional<std::size_t> candidates_index_;  ///< in the results, if the context keeps candidates
 };
 
 }  // namespace draftscope

@@ -17,6 +17,7 @@ struct Round {
         sequence = &of;
         tree_index = index;
         job = -1;
+        candidates = nullptr;
         acceptance.path.reserve(longest_path);
         emitted.clear();
         emitted.reserve(longest_path);
@@ -29,8 +30,9 @@ struct Round {
     }
 
     Sequence* sequence = nullptr;
-    int tree_index = 0;  ///< of its tree in the RoundStep
-    int job = -1;        ///< index of the draft job; -1 = no room to draft
+    int tree_index = 0;                           ///< of its tree in the RoundStep
+    int job = -1;                                 ///< index of the draft job; -1 = no room to draft
+    const DraftCandidates* candidates = nullptr;  ///< of the draft job; null without one
     DraftTree tree;
     int first_row = 0;                ///< of the root in the step's target forward pass
     std::span<TargetSample> choices;  ///< the target's choices for this tree's rows

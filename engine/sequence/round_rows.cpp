@@ -31,6 +31,7 @@ std::vector<NodeRow> node_rows(const DecodeContext& core, const Round& round) {
         row.target_token_id = choice.token;
         row.target_token_prob = choice.prob;
         row.target_covered = round.sequence->active->covers(choice.token, row.depth);
+        if (round.candidates != nullptr) round.candidates->set_rank(row);
         if (row.parent < 0) continue;
         const std::size_t at = round.first_row + row.node;
         row.target_prob = target_probability(round.choices[row.parent], core.options.sampling,

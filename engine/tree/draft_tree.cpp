@@ -36,6 +36,7 @@ void DraftTree::reset(TokenId root, int nodes) {
     begin(logprobs, 0.0f);
     begin(cum_logprobs, 0.0f);
     mask.clear(nodes);
+    beam.clear();
 }
 
 int DraftTree::add(TokenId token, int parent, float logprob) {

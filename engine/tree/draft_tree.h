@@ -24,6 +24,7 @@ struct DraftTree {
     std::vector<float> logprobs;      ///< over the head's support; 0 at the root
     std::vector<float> cum_logprobs;  ///< sum along the path
     AncestorMask mask;                ///< filled by finish()
+    std::vector<int> beam = {};       ///< while it grows: nodes that get candidates next
 
     static DraftTree with_root(TokenId root);
     /// Resets the tree to its root and reserves memory for `nodes` nodes; keeps its buffers.

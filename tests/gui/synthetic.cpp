@@ -303,6 +303,9 @@ LiveRound SyntheticRun::live_round(int level) {
         node.target_prob.reset();
         node.target_rank.reset();
     }
+    for (const NodeRow& node : live.partial.nodes)
+        if (node.depth == level + 1 && level + 1 < options_.levels && live.beam.size() < 3)
+            live.beam.push_back(node.node);
     live.partial.tops.clear();
     round.tree_nodes = static_cast<int>(live.partial.nodes.size());
     round.tree_depth = level + 1;

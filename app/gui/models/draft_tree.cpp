@@ -38,6 +38,7 @@ struct RoundView {
     const RoundRow* round = nullptr;
     std::span<const NodeRow> nodes;
     std::span<const NodeTopRow> tops;
+    std::span<const int> beam;
     bool live = false;
 };
 
@@ -91,6 +92,18 @@ bool is_drafted(const RoundView& view, const NodeRow& row) {
     return !is_imported(view) || view.round->draft_tokens < 0 || row.node <= view.round->draft_tokens;
 }
 
+/// Says where the drafter had the target's token after a node; "" = not known, or not its only candidate.
+std::string place_in_draft(const RoundView& view, const NodeRow& row) {
+    if (!row.target_draft_rank || (*row.target_draft_rank == 1 && !row.target_draft_logprob)) return {};
+    if (!row.target_draft_logprob)
+        return fmt::format("not among the drafter's first {}", *row.target_draft_rank);
+    const bool kept = std::ranges::any_of(view.nodes, [&](const NodeRow& child) {
+        return child.parent == row.node && child.token_id == row.target_token_id;
+    });
+    return fmt::format("drafter's rank {}, p {:.3f}{}", *row.target_draft_rank + 1,
+                       std::exp(static_cast<double>(*row.target_draft_logprob)), kept ? "" : ", pruned");
+}
+
 TreeNode make_node(const Snapshot& snapshot, const RoundView& view, const NodeRow& row, int parent,
                    bool verified) {
     TreeNode node;
@@ -100,6 +113,7 @@ TreeNode make_node(const Snapshot& snapshot, const RoundView& view, const NodeRo
                 : row.accepted                      ? TreeNodeKind::accepted
                 : is_drafted(view, row) && verified ? TreeNodeKind::rejected
                                                     : TreeNodeKind::pending;
+    node.beam = std::ranges::count(view.beam, row.node) > 0;
     node.token_id = row.token_id;
     node.text = token_label(snapshot, view.run, row.token_id);
     node.label = box_label(node.text);
@@ -110,6 +124,7 @@ TreeNode make_node(const Snapshot& snapshot, const RoundView& view, const NodeRo
     node.next_token_id = row.target_token_id;
     if (row.target_token_id != no_token)
         node.next_text = token_label(snapshot, view.run, row.target_token_id);
+    node.in_draft = place_in_draft(view, row);
     if (node.kind == TreeNodeKind::root || node.kind == TreeNodeKind::accepted)
         node.top = target_candidates(snapshot, view, row.node);
     return node;
@@ -130,6 +145,7 @@ TreeNode make_target_node(const TreeNode& last, const NodeRow& row, int parent) 
     for (const TargetCandidate& choice : last.top)
         if (choice.token_id == row.target_token_id) node.target_rank = choice.rank;
     node.covered = row.target_covered;
+    node.in_draft = last.in_draft;
     return node;
 }
 
@@ -140,6 +156,12 @@ std::string target_token_text(const TreeNode& target) {
     else if (target.target_probability)
         text += fmt::format(" (p {:.2f})", *target.target_probability);
     return text;
+}
+
+/// Says why the drafter does not have the target's token in its tree; "" = not known.
+std::string why_not_drafted(const TreeNode& target) {
+    if (target.covered == false) return ", which is not in the head's active set";
+    return target.in_draft.empty() ? "" : ", " + target.in_draft;
 }
 
 std::string accepted_text(int accepted, int depth) {
@@ -163,8 +185,8 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
     const TreeNode& end = model.nodes[last];
     const auto target = std::ranges::find(model.nodes, TreeNodeKind::target, &TreeNode::kind);
     if (model.live && target == model.nodes.end())
-        return fmt::format("round in flight: {} drafted to depth {}, not yet verified", model.drafted,
-                           draft_depth);
+        return fmt::format("round in flight: {} drafted to depth {}, not yet verified{}", model.drafted,
+                           draft_depth, view.beam.empty() ? "" : "; the marked ones are drafted from next");
     if (is_imported(view) && view.round->draft_tokens != model.drafted)
         return fmt::format(
             "{} accepted of {}; the rest of the draft is not known", view.round->accepted,
@@ -184,11 +206,12 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
         return fmt::format("{}{}", accepted_text(end.depth, draft_depth), clipped);
     const TreeNode* offered = best_child(model, last);
     if (offered == nullptr)
-        return fmt::format("{}; bonus token {}{}", accepted_text(end.depth, draft_depth),
-                           target_token_text(*target), clipped);
+        return fmt::format("{}; bonus token {}{}{}{}", accepted_text(end.depth, draft_depth),
+                           target_token_text(*target), target->in_draft.empty() ? "" : ", ", target->in_draft,
+                           clipped);
     return fmt::format(
         "rejected at depth {}: the target chose {}{}; {}'s top token was {}{}{}", end.depth + 1,
-        target_token_text(*target), target->covered == false ? ", which is not in the head's active set" : "",
+        target_token_text(*target), why_not_drafted(*target),
         view.round->drafter.empty() ? "the drafter" : view.round->drafter, offered->text,
         std::isnan(offered->edge_probability) ? "" : fmt::format(" (p {:.2f})", offered->edge_probability),
         clipped);
@@ -419,6 +442,7 @@ DraftTreeModel build_live_draft_tree(const Snapshot& snapshot) {
     view.round = &partial.round;
     view.nodes = partial.nodes;
     view.tops = partial.tops;
+    view.beam = snapshot.live->beam;
     model = build(snapshot, view);
     model.reserved_depth = snapshot.live->levels;
     if (model.growing)
@@ -528,17 +552,22 @@ std::vector<std::string> describe_node(const DraftTreeModel& model, std::size_t 
     std::string second;
     const auto gap = [&] { return second.empty() ? "" : "   "; };
     if (node.kind == TreeNodeKind::target)
-        second = !node.covered   ? "not drafted"
-                 : *node.covered ? "in the head's active set, but not drafted"
-                                 : "outside the head's active set: it could not be drafted";
+        second = !node.covered           ? "not drafted"
+                 : !*node.covered        ? "outside the head's active set: it could not be drafted"
+                 : node.in_draft.empty() ? "in the head's active set, but not drafted"
+                                         : "in the head's active set, " + node.in_draft;
     else if (node.kind != TreeNodeKind::root && std::isnan(node.edge_probability))
         second = "drafter p not known";
     else if (node.kind != TreeNodeKind::root)
         second =
             fmt::format("drafter p {:.3f}, whole path {:.4f}", node.edge_probability, node.path_probability);
+    if (model.growing && node.kind == TreeNodeKind::pending)
+        second += fmt::format(", score {:.2f}{}", std::log(node.path_probability),
+                              node.beam ? "   in the beam: drafted from next" : "");
     if (node.target_probability) second += fmt::format("{}target p {:.3f}", gap(), *node.target_probability);
     if (node.target_rank) second += fmt::format(" (rank {})", *node.target_rank + 1);
     if (!node.next_text.empty()) second += fmt::format("{}target's next token {}", gap(), node.next_text);
+    if (!node.next_text.empty() && !node.in_draft.empty()) second += " (" + node.in_draft + ")";
     return {first, second};
 }
 

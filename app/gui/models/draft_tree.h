@@ -34,6 +34,7 @@ struct TreeNode {
     float rows = 1;   ///< reserved height in rows
     TreeNodeKind kind = TreeNodeKind::rejected;
     bool gained = false;  ///< not in the other tree, in a comparison
+    bool beam = false;    ///< the drafter proposes candidates after it next (round in flight)
     TokenId token_id = no_token;
     std::string label;                         ///< for the node box: no quotes, spaces as dots
     std::string text;                          ///< quoted and made printable
@@ -45,6 +46,9 @@ struct TreeNode {
     std::optional<bool> covered = true;
     TokenId next_token_id = no_token;  ///< target's token after this node
     std::string next_text;
+    /// Where the drafter had that token, of `target` this token: "drafter's rank 8, p 0.030, pruned". "" =
+    /// not known.
+    std::string in_draft;
     std::vector<TargetCandidate> top;  ///< target's most likely tokens after this node; accepted path only
 };
 

@@ -13,6 +13,13 @@ namespace {
 
 constexpr std::size_t shown_missed = 50;
 
+/// Says how often the token was drafted and pruned, and at which mean rank; "" = never.
+std::string pruned_text(const MissedToken& token) {
+    if (token.pruned == 0) return {};
+    const double rank = static_cast<double>(token.rank_sum) / static_cast<double>(token.pruned) + 1;
+    return fmt::format("In {} the drafter had it, at mean rank {:.1f}, and pruned it. ", token.pruned, rank);
+}
+
 /// Names the causes of more than a tenth of the rounds, the most frequent first.
 std::string make_headline(const StopCounts& all) {
     std::vector<std::pair<double, RoundStop>> shares;
@@ -54,11 +61,12 @@ RejectionsModel build_rejections(const Snapshot& snapshot, RowId run_id) {
         row.token_id = token.token_id;
         row.rounds = token.rounds;
         row.outside_set = token.outside_set;
+        row.pruned = token.pruned;
         row.first_round = token.first_round;
         row.tip = fmt::format(
             "id {}: the target chose it in {} that drafted other tokens; in {} of them it was outside the "
-            "head's active set. A click selects the first one.",
-            token.token_id, format_count(token.rounds, "round"), token.outside_set);
+            "head's active set. {}A click selects the first one.",
+            token.token_id, format_count(token.rounds, "round"), token.outside_set, pruned_text(token));
     }
     return model;
 }

@@ -15,7 +15,7 @@ struct MissedTokenRow {
     std::string text;
     std::string tip;
     TokenId token_id = no_token;
-    std::int64_t rounds = 0, outside_set = 0;
+    std::int64_t rounds = 0, outside_set = 0, pruned = 0;
     std::size_t first_round = 0;  ///< index into Snapshot::rounds
 };
 struct RejectionsModel {

@@ -22,8 +22,12 @@ ImU32 stop_colour(const Style& style, RoundStop stop) {
     switch (stop) {
         case RoundStop::outside_set:
             return to_im(colours.warn);
-        case RoundStop::other_drafted:
+        case RoundStop::no_candidate:
             return to_im(colours.bad);
+        case RoundStop::pruned:
+            return to_im(colours.bad, 0.4f);
+        case RoundStop::other_drafted:
+            return to_im(colours.bad, 0.7f);
         case RoundStop::not_expanded:
             return to_im(colours.accent);
         case RoundStop::all_accepted:
@@ -96,15 +100,16 @@ void draw_groups(const Style& style, const RejectionsModel& model, RejectionGrou
 
 void draw_missed(PanelContext& c, const RejectionsModel& model) {
     if (model.missed.empty()) return draw_hint(c.style, "no token was missed");
-    if (!ImGui::BeginTable("missed", 3, table_flags | sorting_flags | ImGuiTableFlags_ScrollY,
+    if (!ImGui::BeginTable("missed", 4, table_flags | sorting_flags | ImGuiTableFlags_ScrollY,
                            ImGui::GetContentRegionAvail()))
         return;
     ImGui::TableSetupScrollFreeze(0, 1);
     ImGui::TableSetupColumn("most missed tokens", ImGuiTableColumnFlags_WidthStretch);
     ImGui::TableSetupColumn("rounds", ImGuiTableColumnFlags_WidthFixed | number_column);
     ImGui::TableSetupColumn("outside", ImGuiTableColumnFlags_WidthFixed | number_column);
+    ImGui::TableSetupColumn("pruned", ImGuiTableColumnFlags_WidthFixed | number_column);
     const auto keys = [&](std::size_t r) -> std::vector<SortKey> {
-        return {model.missed[r].text, model.missed[r].rounds, model.missed[r].outside_set};
+        return {model.missed[r].text, model.missed[r].rounds, model.missed[r].outside_set, model.missed[r].pruned};
     };
     for (const std::size_t r : order_rows(draw_headings(), model.missed.size(), keys)) {
         const MissedTokenRow& row = model.missed[r];
@@ -119,7 +124,8 @@ void draw_missed(PanelContext& c, const RejectionsModel& model) {
         ImGui::PopID();
         show_tooltip(c.style, row.tip);
         draw_cell_right(fmt::format("{}", row.rounds));
-        draw_cell_right(row.outside_set > 0 ? fmt::format("{}", row.outside_set) : "-", row.outside_set == 0);
+        for (const std::int64_t part : {row.outside_set, row.pruned})
+            draw_cell_right(part > 0 ? fmt::format("{}", part) : "-", part == 0);
     }
     ImGui::EndTable();
 }

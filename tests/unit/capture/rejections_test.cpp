@@ -63,12 +63,44 @@ TEST(RoundEndings, EveryCause) {
     EXPECT_EQ(sum.left_out, 1u) << "the round whose target token is not known";
     ASSERT_EQ(sum.by_depth.size(), 3u);
     EXPECT_EQ(sum.by_depth[0].label, "1");
-    EXPECT_EQ(sum.by_depth[0].rounds, (std::array<std::int64_t, round_stops>{1, 0, 0, 0, 1, 0}));
+    EXPECT_EQ(sum.by_depth[0].rounds, (std::array<std::int64_t, round_stops>{1, 0, 0, 0, 0, 0, 1, 0}));
     EXPECT_DOUBLE_EQ(sum.by_depth[1].share(other_drafted), 0.5);
     ASSERT_EQ(sum.missed.size(), 1u);
     EXPECT_EQ(sum.missed[0].rounds, 3);
     EXPECT_EQ(sum.missed[0].outside_set, 1);
     EXPECT_EQ(sum.missed[0].first_round, 0u);
+}
+
+TEST(RoundEndings, TellPrunedDraftsFromTokensThatWereNoCandidates) {
+    CaptureBuilder capture;
+    std::vector<NodeRow> pruned = small_tree(1), none = small_tree(1), outside = small_tree(1);
+    pruned[1].target_draft_rank = 7;
+    pruned[1].target_draft_logprob = -3.5f;
+    none[1].target_draft_rank = outside[1].target_draft_rank = 10;
+    capture.step(0, 10, {}, round_with(pruned, 1, 9));
+    capture.step(10, 20, {}, round_with(none, 1, 9));
+    capture.step(20, 30, {}, round_with(outside, 1, 9, false));
+    pruned[1].target_draft_rank = 4;
+    capture.step(30, 40, {}, round_with(pruned, 1, 9));
+    std::vector<NodeRow> all_pruned = small_tree(0);  // of the candidates after node 2, while node 3 is kept
+    all_pruned[2].accepted = true;
+    all_pruned[2].target_draft_rank = 0;
+    all_pruned[2].target_draft_logprob = -1.0f;
+    capture.step(40, 50, {}, round_with(all_pruned, 2, 8));
+    const std::vector<RoundEnding> found = round_endings(capture.snapshot(), 1);
+    ASSERT_EQ(found.size(), 5u);
+    EXPECT_EQ(found[4].stop, RoundStop::pruned);
+    EXPECT_EQ(found[0].stop, RoundStop::pruned);
+    EXPECT_EQ(found[0].draft_rank, 7);
+    EXPECT_EQ(found[1].stop, RoundStop::no_candidate);
+    EXPECT_EQ(found[2].stop, RoundStop::outside_set);
+    for (const RoundEnding& one : found) EXPECT_TRUE(is_rejection(one.stop));
+    const RejectionSummary sum = summarise_rejections(capture.snapshot(), 1);
+    ASSERT_EQ(sum.missed.size(), 2u);
+    EXPECT_EQ(sum.missed[0].rounds, 4);
+    EXPECT_EQ(sum.missed[0].outside_set, 1);
+    EXPECT_EQ(sum.missed[0].pruned, 2);
+    EXPECT_EQ(sum.missed[0].rank_sum, 11);
 }
 
 TEST(RoundEndings, CandidatesOfAnImportedRoundAreNoDrafts) {

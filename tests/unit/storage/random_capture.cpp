@@ -206,6 +206,8 @@ void RandomCapture::tree(RoundRecord& record) {
         if (below(3) != 0) node.target_token_prob = real();
         node.target_token_id = below(4) == 0 ? no_token : below(50);
         node.target_covered = below(4) != 0;
+        if (below(3) != 0) node.target_draft_rank = below(50);
+        if (below(3) != 0) node.target_draft_logprob = -real();
         node.accepted = n == 0 || (node.parent == last && below(2) == 0);
         if (node.accepted) {
             last = n;

@@ -87,6 +87,8 @@ TEST_P(ViewsAndQueries, RejectionsAgree) {
                     node.target_token_id = static_cast<TokenId>(rng.below(4)) - (rng.below(10) == 0 ? 10 : 0);
                     if (node.target_token_id < 0) node.target_token_id = no_token;
                     node.target_covered = rng.below(3) == 0 ? std::nullopt : std::optional(rng.below(2) == 0);
+                    if (rng.below(3) > 0) node.target_draft_rank = static_cast<int>(rng.below(9));
+                    if (node.target_draft_rank && rng.below(2) == 0) node.target_draft_logprob = -1.5f;
                 }
     write_all(path, records);
     const auto loaded = require(load_capture(path));
@@ -94,7 +96,8 @@ TEST_P(ViewsAndQueries, RejectionsAgree) {
     std::set<RoundStop> seen;
     for (const RowId run : {1, 2}) {
         storage::Statement rows = db.prepare(
-            "SELECT round_id, stop, depth, token_id FROM v_rejection WHERE run_id = ? ORDER BY round_id");
+            "SELECT round_id, stop, depth, token_id, draft_rank FROM v_rejection WHERE run_id = ? "
+            "ORDER BY round_id");
         ASSERT_TRUE(rows) << db.message();
         rows.bind(1, run);
         for (const RoundEnding& one : round_endings(*loaded, run)) {
@@ -103,6 +106,8 @@ TEST_P(ViewsAndQueries, RejectionsAgree) {
             EXPECT_EQ(rows.text(1), to_text(one.stop));
             EXPECT_EQ(rows.integer(2), one.depth);
             EXPECT_EQ(rows.integer(3), one.token_id);
+            EXPECT_EQ(rows.is_null(4), !one.draft_rank);
+            EXPECT_EQ(rows.integer(4), one.draft_rank.value_or(0));
             seen.insert(one.stop);
         }
         EXPECT_EQ(rows.step(), SQLITE_DONE);

@@ -6,6 +6,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "capture/token_text.h"
@@ -285,6 +286,55 @@ TEST(DraftTree, ShowsARoundInFlightAsNotVerified) {
     EXPECT_EQ(model.headline, "round in flight: 4 drafted to depth 2, not yet verified");
     for (std::size_t i = 1; i < model.nodes.size(); ++i)
         EXPECT_EQ(model.nodes[i].kind, TreeNodeKind::pending);
+}
+
+TEST(DraftTree, MarksTheNodesThatAreDraftedFromNext) {
+    CaptureBuilder built(vocabulary(words));
+    built.run({});
+    LiveRound live;
+    live.active = true;
+    live.partial = small_round();
+    live.partial.round.run_id = 1;
+    for (NodeRow& n : live.partial.nodes) n.accepted = false, n.target_token_id = no_token;
+    live.beam = {1, 4};
+    built.add(live);
+    const DraftTreeModel model = build_live_draft_tree(built.snapshot());
+    EXPECT_THAT(model.headline, HasSubstr("not yet verified; the marked ones are drafted from next"));
+    for (std::size_t i = 0; i < model.nodes.size(); ++i) {
+        const TreeNode& one = model.nodes[i];
+        EXPECT_EQ(one.beam, one.token_id == 1 || one.token_id == 3) << one.text;
+        if (one.token_id != 3) continue;
+        EXPECT_THAT(describe_node(model, i)[1], HasSubstr("score"));
+        EXPECT_THAT(describe_node(model, i)[1], HasSubstr("in the beam: drafted from next"));
+    }
+}
+
+TEST(DraftTree, SaysWhereTheDrafterHadTheTargetsToken) {
+    RoundRecord round = small_round();
+    round.nodes[2].target_draft_rank = 7;
+    round.nodes[2].target_draft_logprob = std::log(0.03f);
+    DraftTreeModel model = make_model(round);
+    EXPECT_THAT(model.headline,
+                HasSubstr(", drafter's rank 8, p 0.030, pruned; the drafter's top token was"));
+    const std::size_t last = model.nodes.size() - 1;
+    EXPECT_THAT(describe_node(model, last)[1],
+                HasSubstr("in the head's active set, drafter's rank 8, p 0.030, pruned"));
+    for (std::size_t i = 0; i < last; ++i)
+        EXPECT_EQ(describe_node(model, i)[1].ends_with("(drafter's rank 8, p 0.030, pruned)"),
+                  model.nodes[i].kind == TreeNodeKind::accepted);
+    round.nodes[2].target_draft_rank = 10;
+    round.nodes[2].target_draft_logprob.reset();
+    model = make_model(round);
+    EXPECT_THAT(model.headline, HasSubstr(", not among the drafter's first 10; the drafter's top token was"));
+    RoundRecord all_pruned = round;
+    all_pruned.nodes.resize(3);
+    all_pruned.round.draft_tokens = 2;
+    EXPECT_THAT(make_model(all_pruned).headline, HasSubstr("bonus token \" a\" (p 0.41, rank 2), not among"));
+    round.nodes[2].target_token_id = 3;  // as node 4
+    round.nodes[2].target_draft_rank = 1;
+    round.nodes[2].target_draft_logprob = std::log(0.2f);
+    model = make_model(round);
+    EXPECT_EQ(model.nodes[1].in_draft, "drafter's rank 2, p 0.200");
 }
 
 TEST(DraftTree, ToleratesNodesWithoutParents) {

@@ -11,6 +11,23 @@ namespace {
 using testing::CaptureBuilder;
 using testing::node;
 
+TEST(RejectionsModel, SaysAtWhichRankATokenWasPruned) {
+    CaptureBuilder capture(testing::vocabulary({"a", "b", "c"}));
+    for (int i = 0; i < 3; ++i) {
+        RoundRecord round = testing::round_of();
+        round.nodes = {node(0, -1, 0, 0, 1, true), node(1, 0, 1, 1, 0.6)};
+        round.nodes[0].target_token_id = 2;
+        round.nodes[0].target_draft_rank = 4 + i;
+        if (i > 0) round.nodes[0].target_draft_logprob = -3.0f;
+        capture.step(10 * i, 10 * i + 10, {}, round);
+    }
+    const RejectionsModel model = build_rejections(capture.snapshot(), 1);
+    EXPECT_EQ(model.headline, "3 rounds: 67 % drafted and pruned, 33 % not among the candidates");
+    ASSERT_EQ(model.missed.size(), 1u);
+    EXPECT_EQ(model.missed[0].pruned, 2);
+    EXPECT_THAT(model.missed[0].tip, ::testing::HasSubstr("In 2 the drafter had it, at mean rank 6.5"));
+}
+
 TEST(RejectionsModel, NamesCausesAndMissedTokens) {
     CaptureBuilder capture(testing::vocabulary({"a", "b", "c"}));
     for (int i = 0; i < 10; ++i) {

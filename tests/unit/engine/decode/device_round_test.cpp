@@ -62,6 +62,9 @@ void expect_same_round(const RoundRecord& found, const RoundRecord& expected, do
         near(static_cast<double>(a.target_prob.value_or(0)), static_cast<double>(b.target_prob.value_or(0)));
         EXPECT_EQ(a.target_rank, b.target_rank);
         EXPECT_EQ(a.target_covered, b.target_covered);
+        EXPECT_EQ(a.target_draft_rank, b.target_draft_rank);
+        near(static_cast<double>(a.target_draft_logprob.value_or(1)),
+             static_cast<double>(b.target_draft_logprob.value_or(1)));
     }
     ASSERT_EQ(found.tops.size(), expected.tops.size());
     for (std::size_t t = 0; t < found.tops.size(); ++t)
@@ -324,9 +327,9 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeviceWaits,
                              return std::get<0>(instance.param) + "_" + std::get<1>(instance.param).drafter;
                          });
 
-/// The tokens that rows could propose are downloaded with each step if a recorder needs the coverage. The
-/// text is the same.
-TEST_P(DeviceRoundDetails, SetsAreDownloadedForARecorder) {
+/// The tokens that rows could propose, and those that they did, are downloaded with each step if a recorder
+/// needs them. The text is the same.
+TEST_P(DeviceRoundDetails, SetsAndCandidatesAreDownloadedForARecorder) {
     if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts downloads";
     DecodeCase setting;
     setting.head = "specvocab:k=5";
@@ -344,7 +347,7 @@ TEST_P(DeviceRoundDetails, SetsAreDownloadedForARecorder) {
     }
     EXPECT_EQ(texts[0], texts[1]);
     ASSERT_GT(fixture_->totals().steps, 1);
-    EXPECT_EQ(downloads[1] - downloads[0], fixture_->totals().steps);
+    EXPECT_EQ(downloads[1] - downloads[0], 2 * fixture_->totals().steps);
 }
 
 /// A pass uploads where its rows are, and nothing that did not change since the pass before: an upload

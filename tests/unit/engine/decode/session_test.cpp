@@ -405,7 +405,7 @@ TEST_F(Session, SteppingShowsTheRoundInFlightAndChangesNoToken) {
     user.join();
     for (std::size_t p = 0; p < expected.size(); ++p) EXPECT_EQ(outcomes_[p].tokens, expected[p].tokens);
 
-    int live = 0, paused = 0, with_children = 0, with_choices = 0;
+    int live = 0, paused = 0, with_children = 0, with_choices = 0, with_beam = 0;
     bool last_active = false;
     int announced = 0;  ///< the next phase as the previous stop announced it
     RowId step_id = 0;
@@ -427,11 +427,26 @@ TEST_F(Session, SteppingShowsTheRoundInFlightAndChangesNoToken) {
         EXPECT_EQ(round.partial.tops.empty(), !accepted) << "the target's choices are known once it chose";
         with_choices += accepted;
         with_children += round.partial.nodes.size() > 1 ? 1 : 0;
+        with_beam += round.beam.empty() ? 0 : 1;
+        if (round.at.kind != HoldPoint::Kind::after_level) continue;
+        EXPECT_EQ(round.beam.empty(), round.at.level == 3) << "the last level is drafted from no more";
+        for (const int node : round.beam) EXPECT_EQ(round.partial.nodes[node].depth, round.at.level + 1);
+        // The best of the level are drafted from, and the tree has all of them at least.
+        float worst = 0, best_other = -1e9f;
+        for (const NodeRow& node : round.partial.nodes) {
+            if (node.depth != round.at.level + 1) continue;
+            if (std::ranges::count(round.beam, node.node) > 0)
+                worst = std::min(worst, node.cum_logprob);
+            else
+                best_other = std::max(best_other, node.cum_logprob);
+        }
+        if (!round.beam.empty()) EXPECT_GE(worst, best_other);
     }
     EXPECT_FALSE(last_active);
     EXPECT_GT(live, 10);
     EXPECT_GT(with_children, 10);
     EXPECT_GT(with_choices, 0);
+    EXPECT_GT(with_beam, 5);
     std::size_t pauses = 0;
     for (const CounterRow& counter : RecordList::of<CounterRow>(records_))
         pauses += counter.name == pause_counter && counter.value > 0;
