@@ -306,12 +306,16 @@ class Replayer {
         std::vector<Lane> lanes(texts.size());
         for (std::size_t i = 0; i < texts.size(); ++i) begin(runner, texts[i], lanes[i]);
         DraftTree tree;
+        DraftCandidates candidates;
+        if (options_.on_round) runner.keep_candidates();
+        runner.measure(options_.phases);
         return draft_all(runner, lanes, [&](std::size_t i) {
             if (options_.on_round) tree = lanes[i].cursor.job->out;
+            if (options_.on_round) candidates = std::move(lanes[i].cursor.job->candidates);
             const std::optional<HeadRound> round = runner.evaluate(lanes[i].cursor);
             if (!round || (round->clipped && texts[i].is_cut())) return;
             rounds[prompts[i]].push_back(*round);
-            if (options_.on_round) options_.on_round(h, prompts[i], tree, *round);
+            if (options_.on_round) options_.on_round(h, prompts[i], tree, candidates, *round);
         });
     }
 

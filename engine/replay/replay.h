@@ -19,10 +19,14 @@ struct ReplayOptions {
     /// Also draft chains of the tree's levels with each head, and sum the overlap of the distributions.
     /// Requires `covered_prob`.
     bool overlap = false;
+    /// Receives the phases of all drafting, which is done once more for it without the catch-up; null = none.
+    PhaseRecorder* phases = nullptr;
     std::function<bool()> cancelled;
     std::function<void(double fraction)> on_progress;
-    /// Called with the tree of every round of replay(), in the order of a prompt's rounds.
-    std::function<void(std::size_t head, std::size_t prompt, const DraftTree& tree, const HeadRound& round)>
+    /// Called with the tree of every round of replay(), in the order of a prompt's rounds. The candidates are
+    /// those that the tree was chosen from.
+    std::function<void(std::size_t head, std::size_t prompt, const DraftTree& tree,
+                       const DraftCandidates& candidates, const HeadRound& round)>
         on_round;
 };
 

@@ -65,8 +65,12 @@ Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features feat
     }
     if (jobs.empty()) return {};
     for (std::size_t j = 0; j < jobs.size(); ++j) DS_TRY(features(indices[j], jobs[j]));
-    DraftContext context{backend_, phases_, head_, tree_, nullptr};
-    DS_TRY(drafting_.draft(context, jobs));
+    for (PhaseRecorder* phases : {&phases_, measured_}) {
+        if (phases == nullptr) continue;
+        DraftContext context{backend_, *phases, head_, tree_, nullptr};
+        context.keep_candidates = keeps_candidates_;
+        DS_TRY(drafting_.draft(context, jobs));
+    }
     for (std::size_t j = 0; j < jobs.size(); ++j) cursors[indices[j]]->job = std::move(jobs[j]);
     return {};
 }

@@ -76,6 +76,10 @@ class ReplayRunner {
           context_(context),
           vocab_(vocab) {}
 
+    /// Makes the drafts fill in DraftJob::candidates, which are valid until the next draft().
+    void keep_candidates() { keeps_candidates_ = true; }
+    /// Makes draft() draft once more, without new features, and record the phases of that; null = does not.
+    void measure(PhaseRecorder* phases) { measured_ = phases; }
     /// Creates the head's state and sets the first root. The text's first token must be known.
     void begin(ReplayCursor& cursor) const;
     /// Sets the target's features of the slots that lane `index` of the call has not processed.
@@ -101,6 +105,8 @@ class ReplayRunner {
     TreeSpec tree_;
     int context_;
     int vocab_;
+    bool keeps_candidates_ = false;
+    PhaseRecorder* measured_ = nullptr;
 };
 
 }  // namespace draftscope

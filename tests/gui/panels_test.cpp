@@ -69,6 +69,81 @@ TEST_F(Panels, AMissedTokenLeadsToItsRound) {
     EXPECT_FALSE(window.app().ui().follow);
 }
 
+/// Returns the texts of the next frame.
+std::string text_of_frame(ImGuiTestContext* ctx) {
+    ImGui::LogToBuffer();
+    GImGui->LogWindow = nullptr;  // or the end of the window that is open here ends the log
+    ctx->Yield();
+    std::string text = GImGui->LogBuffer.c_str();
+    ImGui::LogFinish();
+    return text;
+}
+
+TEST_F(Panels, SteppingMarksTheNodesThatAreDraftedFromNext) {
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(3);
+    std::string stepping, node, finished;
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->WindowFocus("//Draft tree###draft_tree");
+        ctx->KeyPress(ImGuiKey_F11);
+        ctx->Yield(3);
+        stepping = text_of_frame(ctx);
+        const ImRect box = ctx->ItemInfo("//###draft_tree/tree").RectFull;
+        const float em = ImGui::GetFontSize();
+        for (float y = 2; y < 24 && node.find("in the beam") == std::string::npos; y += 0.5f) {
+            ctx->MouseMoveToPos({box.Min.x + 14.4f * em, box.Min.y + y * em});
+            ctx->MouseClick();
+            node = text_of_frame(ctx);
+        }
+        ctx->KeyPress(ImGuiKey_F10);
+        ctx->Yield(3);
+        finished = text_of_frame(ctx);
+    }));
+    EXPECT_NE(stepping.find("the marked ones are drafted from next"), std::string::npos) << stepping;
+    EXPECT_NE(node.find(", score -"), std::string::npos) << node;
+    EXPECT_NE(node.find("in the beam: drafted from next"), std::string::npos) << node;
+    EXPECT_EQ(finished.find("drafted from next"), std::string::npos);
+}
+
+TEST_F(Panels, AWhatIfShowsThePhasesOfItsDrafting) {
+    window.controller.submit({CmdStart{}});
+    window.controller.advance(6);
+    window.draw_frames(2);
+    const Snapshot& shown = window.app().snapshot();
+    ASSERT_TRUE(window.app().ui().round);
+    const RoundRow& round = shown.rounds[*window.app().ui().round].row;
+    WhatIfResult result;
+    result.wanted.run_id = round.run_id;
+    result.wanted.prompt_id = round.prompt_id;
+    result.wanted.context_length = round.context_length;
+    result.wanted.setting.drafter = "eagle3";
+    result.snapshot = synthetic_snapshot(1, SyntheticOptions{.seed = 5});
+    window.controller.edit_status().what_ifs = {result};
+    const std::string choice =
+        fmt::format("what if: eagle3: {} accepted##0", result.snapshot->rounds[0].row.accepted);
+    bool before = true, after = false;
+    std::string phases;
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->WindowFocus("//Draft tree###draft_tree");
+        before = ctx->ItemExists("//###draft_tree/drafting, what if");
+        ctx->ItemClick("//###draft_tree/##trees");
+        ctx->Yield(2);
+        ctx->ItemClick(fmt::format("//$FOCUSED/{}", choice).c_str());
+        ctx->Yield(3);
+        after = ctx->ItemExists("//###draft_tree/drafting, what if");
+        ctx->MouseMove("//###draft_tree/drafting, what if");
+        ctx->Yield(2);
+        phases = text_of_frame(ctx);
+    }));
+    EXPECT_FALSE(before);
+    EXPECT_TRUE(after);
+    ASSERT_NE(phases.find("drafting, what if:"), std::string::npos) << phases;
+    phases = phases.substr(phases.find("drafting, what if:"));
+    phases = phases.substr(0, phases.find("The what-if was drafted"));
+    EXPECT_NE(phases.find("backbone "), std::string::npos) << phases;
+    EXPECT_EQ(phases.find("verify "), std::string::npos);
+}
+
 TEST_F(Panels, TextViewStartsWithAWholeLine) {
     window.controller.submit({CmdStart{}});
     window.controller.advance(200);

@@ -9,6 +9,7 @@
 
 #include "app/gui/models/selection.h"
 #include "app/gui/panels/panel.h"
+#include "app/gui/panels/round_phases.h"
 #include "app/gui/panels/widgets.h"
 
 namespace draftscope {
@@ -152,8 +153,10 @@ void draw_node(const Canvas& canvas, const Style& style, const TreeNode& node, c
         draw_hexagon(list, box, look.fill);
     } else {
         list->AddRectFilled(box.min, box.max, look.fill, rounding);
-        list->AddRect(box.min, box.max, look.border, rounding, look.weight);
+        list->AddRect(box.min, box.max, look.border, rounding, node.beam ? 2 : look.weight);
     }
+    // The next level's edges begin at the dot.
+    if (node.beam) list->AddCircleFilled(box.right(), 0.24f * style.em, to_im(style.colours.accent));
     if (box.font <= 0) return;
     const float pad = 0.45f * box.font;
     const std::string text = cut_to_width(style, node.label, box.font, box.max.x - box.min.x - 2 * pad);
@@ -255,10 +258,12 @@ void show_tooltip(const Style& style, const DraftTreeModel& model, std::size_t i
     ImGui::EndTooltip();
 }
 
-void draw_legend_item(const Style& style, TreeNodeKind kind, const char* text, bool gained = false) {
+void draw_legend_item(const Style& style, TreeNodeKind kind, const char* text, bool gained = false,
+                      bool beam = false) {
     TreeNode node;
     node.kind = kind;
     node.gained = gained;
+    node.beam = beam;
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float h = ImGui::GetTextLineHeight();
     const NodeBox box{{at.x, at.y + 0.15f * h}, {at.x + 1.4f * h, at.y + 0.85f * h}, 0};
@@ -266,7 +271,7 @@ void draw_legend_item(const Style& style, TreeNodeKind kind, const char* text, b
     canvas.list = ImGui::GetWindowDrawList();
     draw_node(canvas, style, node, box, false, false);
     ImGui::Dummy({1.4f * h, h});
-    ImGui::SameLine(0, 0.35f * style.em);
+    ImGui::SameLine(0, (beam ? 0.6f : 0.35f) * style.em);
     ImGui::TextUnformatted(text);
     ImGui::SameLine(0, 1.1f * style.em);
 }
@@ -286,6 +291,8 @@ void draw_detail_strip(const Style& style, TreeState& state, bool picture) {
         draw_legend_item(style, TreeNodeKind::rejected, state.model.live ? "drafted" : "rejected");
         if (!state.model.live && has(TreeNodeKind::pending))
             draw_legend_item(style, TreeNodeKind::pending, "candidate, not drafted");
+        if (std::ranges::any_of(state.model.nodes, &TreeNode::beam))
+            draw_legend_item(style, TreeNodeKind::pending, "drafted from next", false, true);
         draw_legend_item(style, TreeNodeKind::target, "from the target");
         if (std::ranges::any_of(state.model.nodes, &TreeNode::gained))
             draw_legend_item(style, TreeNodeKind::rejected, "gained", true);
@@ -506,7 +513,7 @@ void draw_draft_tree(PanelContext& context) {
 
     headline(style, state.model);
     draw_what_if(context, state);
-    const float strip = ImGui::GetTextLineHeightWithSpacing() + 0.2f * style.em;
+    const float strip = (state.shown ? 3 : 1) * ImGui::GetTextLineHeightWithSpacing() + 0.2f * style.em;
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const ImVec2 size(std::max(room.x, 4 * style.em), std::max(room.y - strip, 4 * style.em));
     Canvas canvas;
@@ -527,6 +534,9 @@ void draw_draft_tree(PanelContext& context) {
     if (ImGui::IsItemHovered() && ImGui::IsMouseReleased(ImGuiMouseButton_Left) &&
         ImGui::GetIO().MouseDragMaxDistanceSqr[ImGuiMouseButton_Left] < 9)
         state.selected = hovered;
+    if (state.shown)
+        draw_draft_phases(style, step_phases(snapshot, snapshot.rounds[*context.ui.round].step_index),
+                          step_phases(*context.status.what_ifs[*state.shown].snapshot, 0));
     draw_detail_strip(style, state, context.picture);
 }
 

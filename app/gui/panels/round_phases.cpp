@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "app/gui/models/phases.h"
@@ -124,6 +125,41 @@ void draw_round_phases(PanelContext& context, const Snapshot& snapshot, std::siz
         y += line_height(style);
     }
     list->PopClipRect();
+}
+
+void draw_draft_phases(const Style& style, const StepPhases& decoded, const StepPhases& what_if) {
+    constexpr std::size_t first = 2, end = 10;  // backbone to rerank
+    const auto sum = [](const StepPhases& of) {
+        return std::accumulate(of.ns.begin() + first, of.ns.begin() + end, TimeNs{0});
+    };
+    const TimeNs longest = std::max({sum(decoded), sum(what_if), TimeNs{1}});
+    for (const StepPhases* bar : {&decoded, &what_if}) {
+        const std::string name = bar == &decoded ? "drafting, as decoded" : "drafting, what if";
+        const float h = ImGui::GetTextLineHeight(), room = ImGui::GetContentRegionAvail().x;
+        const ImVec2 at = ImGui::GetCursorScreenPos();
+        ImGui::InvisibleButton(name.c_str(), {room, h});
+        const bool hovered = ImGui::IsItemHovered();
+        std::string tip = name + ":";
+        ImDrawList* list = ImGui::GetWindowDrawList();
+        const float width = std::max(room - 15 * style.em, 2 * style.em);
+        list->AddText(at, to_im(style.colours.text_dim), name.c_str());
+        float x = at.x + 10 * style.em;
+        for (std::size_t id = first; id < end; ++id) {
+            if (bar->ns[id] == 0) continue;
+            const float next = x + width * static_cast<float>(bar->ns[id]) / static_cast<float>(longest);
+            list->AddRectFilled({x, at.y + 0.3f * h}, {next, at.y + 0.8f * h},
+                                style.phase(static_cast<int>(id)));
+            x = next;
+            tip += fmt::format("\n{} {}", phase_rows[id].name, duration_text(bar->ns[id]));
+        }
+        const std::string whole = sum(*bar) == 0 ? "not known" : duration_text(sum(*bar));
+        list->AddText({x + 0.5f * style.em, at.y}, to_im(style.colours.text), whole.c_str());
+        if (hovered)
+            ImGui::SetTooltip(
+                "%s\n\nThe what-if was drafted once more for this, without its catch-up, which the "
+                "round as decoded has.\nBoth are single measurements. Verification is not measured again.",
+                tip.c_str());
+    }
 }
 
 }  // namespace draftscope

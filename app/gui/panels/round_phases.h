@@ -27,6 +27,8 @@ inline const PhasesModel& shared_phases(PanelContext& context) {
 /// Draws the phases of one step with their times and the run's medians. `step_index`: into `snapshot`, which
 /// is the context's or the round in flight. If `size` is too small, the shortest phases are left out.
 void draw_round_phases(PanelContext& context, const Snapshot& snapshot, std::size_t step_index, ImVec2 size);
+/// Draws the phases of a round's drafting over those of a what-if, in two lines.
+void draw_draft_phases(const Style& style, const StepPhases& decoded, const StepPhases& what_if);
 /// Returns the height that shows all phases of a step.
 float round_phases_height(const Style& style);
 

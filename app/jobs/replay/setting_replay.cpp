@@ -12,6 +12,7 @@
 #include "engine/formats/model_file.h"
 #include "engine/heads/registry.h"
 #include "engine/record/capture_emitter.h"
+#include "engine/record/span_collector.h"
 #include "engine/sequence/round_rows.h"
 #include "engine/verify/tree_path.h"
 
@@ -53,10 +54,12 @@ class SettingReplayer {
         options.tree = run.tree;
         options.batch = static_cast<int>(prompts);
         options.max_new = config_.max_new;
+        if (first_round_) options.phases = &phases_;
         options.cancelled = hooks_.cancelled;
         options.on_progress = [this](double fraction) { hooks_.report(fraction, "replaying"); };
         options.on_round = [this](std::size_t, std::size_t prompt, const DraftTree& tree,
-                                  const HeadRound& round) { add(prompt, tree, round); };
+                                  const DraftCandidates& candidates,
+                                  const HeadRound& round) { add(prompt, tree, candidates, round); };
         DS_TRY(replay(*models_.recording, *models_.target, *drafting.drafter, drafting.replayed,
                       *models_.backend, options));
         if (first_round_)
@@ -98,7 +101,8 @@ class SettingReplayer {
     static std::string to_text(const HeadSpec& head) { return draftscope::to_text(head); }
 
     /// Adds what the target chose along the accepted path: row i of the recording is the state after token i.
-    void add(std::size_t prompt, const DraftTree& tree, const HeadRound& round) {
+    void add(std::size_t prompt, const DraftTree& tree, const DraftCandidates& candidates,
+             const HeadRound& round) {
         RoundRecord record;
         record.round.ordinal = static_cast<int>(rounds_[prompt].size());
         record.round.context_length = round.prefix;
@@ -114,6 +118,7 @@ class SettingReplayer {
         const std::vector<int> path = follow_path(tree, text.subspan(round.prefix));
         for (std::size_t level = 0; level < path.size(); ++level)
             add_choice(prompt, path[level], round.prefix - 1 + static_cast<int>(level), record);
+        for (const int node : path) candidates.set_rank(record.nodes[node]);
         const std::size_t kept = std::min<std::size_t>(path.size(), round.committed + 1);
         for (std::size_t i = 0; i < kept; ++i) record.nodes[path[i]].accepted = true;
         const RecordedPrompt& about = models_.recording->prompts()[prompt];
@@ -138,6 +143,10 @@ class SettingReplayer {
         eval.covered_mass = round.covered_mass;
         record.head_evals.push_back(eval);
         rounds_[prompt].push_back(std::move(record));
+        if (!first_round_) return;
+        collector_.collect();
+        if (spans_.empty()) spans_ = collector_.rows(0, 0, 0);
+        collector_.clear();
     }
 
     /// Sets the target's token after a node of the path, and the probabilities of the node's children.
@@ -234,6 +243,15 @@ class SettingReplayer {
         step.step.run_id = run.id;
         step.step.ordinal = ordinal;
         set_ids(record, run.id, step.step.id, ++ids_.round);
+        step.spans = std::exchange(spans_, {});
+        for (SpanRow& span : step.spans) {
+            span.id = ++ids_.span;
+            span.run_id = run.id;
+            span.step_id = step.step.id;
+            span.round_id = record.round.id;
+            step.step.end_ns = std::max(step.step.end_ns, span.end_ns);
+        }
+        if (!step.spans.empty()) step.step.start_ns = step.spans.front().start_ns;
         record.round.prompt_id = prompt.id;
         for (TokenRow& row : record.tokens) row.prompt_id = prompt.id;
         for (HeadEvalRow& row : record.head_evals) row.head = run.head;
@@ -249,6 +267,9 @@ class SettingReplayer {
     bool first_round_ = false;
     ReplayModels models_;
     Vocabulary vocabulary_;
+    PhaseRecorder phases_;
+    SpanCollector collector_{phases_, monotonic_ns()};
+    std::vector<SpanRow> spans_;                    ///< of the first round's drafting
     std::vector<std::vector<TokenId>> texts_;       ///< by prompt: prompt and text
     std::vector<std::vector<RoundRecord>> rounds_;  ///< by prompt
 };

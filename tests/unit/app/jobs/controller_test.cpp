@@ -11,6 +11,8 @@
 
 #include "app/jobs/machine/capabilities.h"
 #include "base/cpus.h"
+#include "base/phase.h"
+#include "capture/queries.h"
 #include "storage/capture_file.h"
 #include "storage/sweep_file.h"
 #include "tests/support/demo_model.h"
@@ -301,6 +303,18 @@ TEST_F(ControllerTest, WhatIfOfTheRunsOwnSettingIsItsTree) {
         EXPECT_EQ(tokens(*again->tree(0)), tokens(*snapshot->tree(round))) << round;
         EXPECT_EQ(again->rounds[0].row.accepted, snapshot->rounds[round].row.accepted);
         EXPECT_EQ(again->rounds[0].row.context_length, snapshot->rounds[round].row.context_length);
+        const std::vector<NodeRow> decoded = snapshot->tree(round)->nodes, redrafted = again->tree(0)->nodes;
+        for (std::size_t n = 0; n < decoded.size(); ++n) {
+            if (!decoded[n].accepted) continue;
+            EXPECT_EQ(redrafted[n].target_draft_rank, decoded[n].target_draft_rank) << round << " " << n;
+        }
+        EXPECT_TRUE(redrafted[0].target_draft_rank);
+        const StepPhases phases = step_phases(*again, 0);
+        const auto took = [&](Phase phase) { return phases.ns[static_cast<std::size_t>(phase)]; };
+        EXPECT_GT(took(Phase::backbone), 0);
+        EXPECT_GT(took(Phase::head), 0);
+        EXPECT_EQ(took(Phase::verify), 0) << "a replay drafts only";
+        EXPECT_GE(phases.step_ns, took(Phase::backbone) + took(Phase::head));
     }
     EXPECT_EQ(draft_again(3, "chain=1")->rounds[0].row.tree_nodes, 2);
     EXPECT_EQ(draft_again(3, "chain=1", {"full", "microspec:wmax=64"})->runs[0].head, "microspec:wmax=64");
