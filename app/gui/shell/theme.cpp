@@ -27,8 +27,10 @@ ImFont* load_font(const std::string& path) {
 void merge_fallbacks(const std::vector<std::string>& fonts) {
     ImFontConfig config;
     config.MergeMode = true;
-    for (const std::string& path : fonts)
+    for (const std::string& path : fonts) {
+        config.ExtraSizeScale = font_enlargement(path);
         ImGui::GetIO().Fonts->AddFontFromFileTTF(path.c_str(), 0.0f, &config);
+    }
 }
 
 void set_metrics(ImGuiStyle& s) {

@@ -424,12 +424,35 @@ TEST(Fonts, FindsOneDrawableFontOfEachScript) {
     testing::write_text(folder.file("a/NotoSansCJK-Regular.ttc"), collection);
     testing::write_text(folder.file("a/wqy-zenhei.ttc"), collection);
     testing::write_text(folder.file("NotoEmoji-Regular.ttf"), "");
+    testing::write_text(folder.file("Symbola_hint.ttf"), outlines);  // Debian's fonts-symbola
     EXPECT_EQ(find_script_fonts({folder.path(), "/nonexistent"}),
               (std::vector<std::string>{folder.file("a/b/NotoSansThai[wght].ttf"),
-                                        folder.file("a/NotoSansCJK-Regular.ttc")}));
+                                        folder.file("a/NotoSansCJK-Regular.ttc"),
+                                        folder.file("Symbola_hint.ttf")}));
     EXPECT_NE(missing_font_notice(U'\u672b').find("fonts-noto-cjk (Debian"), std::string::npos);
     EXPECT_NE(missing_font_notice(U'\u0e01').find("google-noto-sans-thai-fonts (Fedora)"), std::string::npos);
     EXPECT_EQ(missing_font_notice(0xe000), "");
+}
+
+TEST(Fonts, TallFontsAreEnlarged) {
+    const testing::ScratchFolder folder;
+    const auto entry = [](const char* tag, char offset) {
+        return std::string(tag) + std::string(7, 0) + offset + std::string(4, 0);
+    };
+    const auto font = [&](int ascent, int descent) {
+        const auto word = [](int value) {
+            return std::string{static_cast<char>(value >> 8), static_cast<char>(value & 255)};
+        };
+        return std::string("\0\1\0\0\0\2\0\0\0\0\0\0", 12) + entry("head", 44) + entry("hhea", 64) +
+               std::string(18, 0) + word(1000) + std::string(4, 0) + word(ascent) + word(descent);
+    };
+    testing::write_text(folder.file("arabic.ttf"), font(1374, -738));
+    testing::write_text(folder.file("latin.ttf"), font(900, -200));
+    testing::write_text(folder.file("damaged.ttf"), font(1374, -738).substr(0, 50));
+    EXPECT_NEAR(font_enlargement(folder.file("arabic.ttf")), 1.6, 0.001);
+    EXPECT_EQ(font_enlargement(folder.file("latin.ttf")), 1);
+    EXPECT_EQ(font_enlargement(folder.file("damaged.ttf")), 1);
+    EXPECT_EQ(font_enlargement("/nonexistent"), 1);
 }
 
 TEST(TextLayout, TerminatesBelowOneCharacterWidth) {
