@@ -269,7 +269,7 @@ std::string machine_verdict(const Comparison& c) {
             "interval {:.3f} to {:.3f}).",
             speed.value, speed.interval->low, speed.interval->high);
     }
-    return out + " Record both in turns on an idle machine, or use draftscope bench. As measured: ";
+    return out + " Record both in turns on an idle machine, or use bench, which does so. As measured: ";
 }
 
 void warn(Comparison& c) {

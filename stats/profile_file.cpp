@@ -148,6 +148,7 @@ Result<MachineProfile> parse_profile(const std::string& text, const std::string&
 
 Result<MachineProfile> read_profile(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
+    file.peek();  // a folder can be opened, but not read
     if (!file) return bad_input("{}: can't be read; name a machine profile", path);
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     return parse_profile(text, path);

@@ -149,6 +149,8 @@ struct HeadFiles {
     std::string affinity_path = {};  ///< head artefact `rdk`, for the suffix +rdk
     std::string remedy = {};         ///< command that makes a missing artefact; "" = draftscope fit
 };
+/// Checks the name and the parameters of a head, not its files.
+Status check_head_spec(const HeadSpec& spec);
 
 /// Creates a head. Errors: an unknown head lists the known ones; an unknown or out-of-range parameter is
 /// named with its range.

@@ -122,7 +122,7 @@ std::string to_text(const HeadSpec& spec) {
     return spec.rdk ? text + "+rdk" : text;
 }
 
-Result<std::unique_ptr<LmHead>> make_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+Status check_head_spec(const HeadSpec& spec) {
     const HeadInfo* info = find_head(spec.id);
     if (info == nullptr) {
         std::vector<std::string_view> known;
@@ -131,7 +131,12 @@ Result<std::unique_ptr<LmHead>> make_head(const HeadSpec& spec, const HeadFiles&
                          did_you_mean(spec.id, known));
     }
     for (const auto& [name, value] : spec.params) DS_TRY(check_param(*info, name, value));
-    DS_ASSIGN(auto head, info->make(spec, artefacts));
+    return {};
+}
+
+Result<std::unique_ptr<LmHead>> make_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+    DS_TRY(check_head_spec(spec));
+    DS_ASSIGN(auto head, find_head(spec.id)->make(spec, artefacts));
     if (word_param(spec, softmax_param.name, "fused") == "separate")
         dynamic_cast<LinearLmHead&>(*head).separate_softmax();
     if (!spec.rdk) return head;

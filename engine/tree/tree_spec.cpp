@@ -1,7 +1,11 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <vector>
 
+#include "base/did_you_mean.h"
 #include "base/parse.h"
 #include "engine/tree/draft_tree.h"
 
@@ -41,12 +45,13 @@ int possible_nodes(const TreeSpec& spec) {
 }
 
 Result<TreeSpec> parse_preset(std::string_view name) {
-    std::string known;
+    std::vector<std::string_view> known;
     for (const Preset& preset : presets) {
         if (preset.name == name) return preset.spec;
-        known += (known.empty() ? "" : ", ") + std::string(preset.name);
+        known.push_back(preset.name);
     }
-    return bad_input("tree: unknown preset paper:{}; known: {}", name, known);
+    return bad_input("tree: unknown preset paper:{}; known: {}{}", name, fmt::join(known, ", "),
+                     did_you_mean(name, known));
 }
 
 Result<TreeSpec> parse_fields(std::string_view text) {
@@ -65,11 +70,13 @@ Result<TreeSpec> parse_fields(std::string_view text) {
         const std::string_view name = trim(piece.substr(0, equals));
         const auto field = std::find_if(std::begin(fields), std::end(fields),
                                         [&](const Field& f) { return f.name == name; });
-        if (field == std::end(fields) || equals == std::string_view::npos)
+        if (field == std::end(fields) || equals == std::string_view::npos) {
+            static constexpr std::string_view known[] = {"depth", "topk", "nodes", "order", "chain"};
             return bad_input(
-                "tree: \"{}\" in \"{}\" is not one of depth=, topk=, nodes=, order=, chain=N, paper:NAME, "
-                "choices:NAME, adaptive:POLICY",
-                piece, text);
+                "tree: \"{}\" in \"{}\" is unknown; use depth=, topk=, nodes=, order=, chain=N, paper:NAME, "
+                "choices:NAME, adaptive:POLICY{}",
+                piece, text, did_you_mean(name, known));
+        }
         if (field->value) return bad_input("tree: {} is given twice in \"{}\"", name, text);
         DS_ASSIGN(field->value,
                   parse_field(name, trim(piece.substr(equals + 1)), field->min_value, field->max_value));

@@ -26,6 +26,12 @@ FakeController::FakeController() {
 
 void FakeController::submit(const Commands& commands) {
     for (const Command& command : commands) {
+        if (const auto* forms = std::get_if<CmdCheck>(&command)) {
+            auto checked = std::make_shared<FormCheck>(FormCheck{forms->values});
+            if (check) check(*checked);
+            status_.checked = std::move(checked);
+            continue;
+        }
         received.push_back(command);
         if (const auto* start_command = std::get_if<CmdStart>(&command)) start(start_command->config);
         if (const auto* open_command = std::get_if<CmdOpenFile>(&command)) open(open_command->path);

@@ -28,8 +28,9 @@ class FakeController final : public Controller {
         snapshot_ = std::make_shared<const Snapshot>(std::move(snapshot));
     }
 
-    Commands received;            ///< all submitted commands, in order
-    std::vector<RunConfig> runs;  ///< configurations of the started runs
+    Commands received;                      ///< all submitted commands, in order
+    std::function<void(FormCheck&)> check;  ///< adds the mistakes of the forms
+    std::vector<RunConfig> runs;            ///< configurations of the started runs
 
     template <typename C>
     int count() const {

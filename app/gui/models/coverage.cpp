@@ -250,8 +250,8 @@ CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& inde
     if (index.all().ranked == 0) {
         model.ranking_text =
             "No token ranking is known for this vocabulary, so there is no curve. The heads fr-spec, "
-            "pa-fr and vocabtrim include one; draftscope fit computes one from raw text. An import takes one "
-            "with --model and --ranking.";
+            "pa-fr and vocabtrim include one, fitting computes one from raw text, and an import can be "
+            "given one.";
         return model;
     }
     model.vocab_size = std::max(model.vocab_size, static_cast<int>(index.all().by_rank.size()));

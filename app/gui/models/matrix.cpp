@@ -58,8 +58,8 @@ class MatrixBuilder {
         list_prompts();
         if (runs_.empty() || samples_.prompts.empty()) {
             model_.empty_text =
-                "Compares methods by task: open a capture of: draftscope bench --prompts FILE --heads "
-                "full,fr-spec --save bench.dscope";
+                "Compares methods by task: open a capture with runs of several drafters, heads or trees over "
+                "the same prompts, as a benchmark saves them.";
             return std::move(model_);
         }
         for (const MatrixRun& run : runs_) add(run);

@@ -9,6 +9,7 @@
 
 #include "app/gui/models/coverage.h"
 #include "app/gui/models/selection.h"
+#include "app/jobs/commands/commands.h"
 #include "base/format_count.h"
 #include "base/phase.h"
 #include "capture/head_traits.h"
@@ -122,7 +123,8 @@ std::string missing(const HeadComparison* live) {
     if (live->reference == FullReference::none)
         return "No full-head reference. nu and rho_tau need calibration rounds with the full head, a "
                "shadow head \"full\", or a comparable run of the head \"full\" in the same capture.";
-    if (!live->cost.rho_tau && !live->no_interval.empty()) return "No point: " + live->no_interval + ".";
+    if (!live->cost.rho_tau && !live->no_interval.empty())
+        return "No point: " + to_window_words(live->no_interval) + ".";
     return "The driving head has no measured time yet.";
 }
 
@@ -138,8 +140,9 @@ void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads, con
     }
     std::ranges::stable_sort(model.points, {}, [](const PlanePoint& p) { return p.mode == HeadMode::drive; });
     if (compared != nullptr)
-        model.interval_text = compared->no_interval.empty() ? interval_text(compared->cost.conversations)
-                                                            : "no error bars: " + compared->no_interval;
+        model.interval_text = compared->no_interval.empty()
+                                  ? interval_text(compared->cost.conversations)
+                                  : "no error bars: " + to_window_words(compared->no_interval);
     else if (!model.points.empty())
         model.interval_text = "only the full head, at (1, 1) by definition";
 }

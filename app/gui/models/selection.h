@@ -52,9 +52,10 @@ struct UiState {
     bool find_requested = false;         ///< Ctrl+F, for one frame: the Text panel takes the focus
     bool open_other_requested = false;   ///< open the dialog for another capture
     BrowseRequest browse;                ///< reset when the dialog opens
-    bool other_run_requested = false;    ///< key B, for one frame: see show_other_run()
+    bool other_run_requested = false;    ///< key T, for one frame: see show_other_run()
     std::optional<CapturedRound> place;  ///< to select before the next frame, which resets it
     std::string focus_panel;             ///< id of a panel to open and bring to the front; reset each frame
+    std::string focus_field;             ///< label of the Session panel's field that takes the keyboard focus
     bool compare_newest = false;  ///< Compare takes the newest run and its baseline until the user chooses
     std::uint64_t data_key = 0;   ///< changes with the snapshot: cached models are then rebuilt
     std::map<std::string, bool, std::less<>> open;  ///< panel id -> shown; stored with the settings

@@ -98,6 +98,12 @@ void set_head_weights(RunConfig& config, const std::string& head, const std::str
     if (!path.empty()) config.artefacts.push_back(head + "=" + path);
 }
 
+std::string why_not_to_start(std::span<const Mistake> mistakes) {
+    for (const Mistake& mistake : mistakes)
+        if (!mistake.field.empty()) return mistake.field + ": " + mistake.message;
+    return "";
+}
+
 std::string_view spec_name(std::string_view spec) {
     return spec.substr(0, std::min(spec.find(':'), spec.size()));
 }

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
-#include "app/jobs/commands/run_config.h"
+#include "app/jobs/commands/commands.h"
 #include "capture/capture.h"
 
 /// Conversions between specifications and the fields of the Session panel.
@@ -42,6 +43,9 @@ void adapt_to_model(RunConfig& config, bool needs_weights);
 
 /// Sets the weights file of a head, in place of its earlier one; "" = none.
 void set_head_weights(RunConfig& config, const std::string& head, const std::string& path);
+
+/// Returns the first mistake that belongs to a field, "Tree: topk=40 is outside 1..32"; "" = there is none.
+std::string why_not_to_start(std::span<const Mistake> mistakes);
 
 /// Returns "NAME" of "NAME:path" or "NAME:v=8192". List entries are matched by it.
 std::string_view spec_name(std::string_view spec);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "app/gui/panels/panel.h"
+#include "app/gui/panels/path_field.h"
 #include "app/gui/panels/widgets.h"
 #include "base/format_count.h"
 
@@ -26,29 +26,29 @@ std::string times(std::optional<double> ratio) {
 }
 
 void draw_settings(PanelContext& c, KernelsState& state) {
-    const auto number = [&](const char* label, int& value, int max_value, const char* help) {
+    const auto number = [&](const char* label, int& value, const char* help) {
         ImGui::SetNextItemWidth(4.5f * c.style.em);
-        if (ImGui::InputInt(label, &value, 0)) value = std::clamp(value, 1, max_value);
+        ImGui::InputInt(label, &value, 0);
         show_tooltip(c.style, help);
         ImGui::SameLine();
     };
-    number("V", state.settings.vocab, 300000, "Rows of the LM head (vocabulary size).");
-    number("d", state.settings.hidden, 8192, "Columns of the LM head (hidden size).");
-    number("rows", state.gather, 65536,
-           "Scattered rows that a gathered head such as SpecVocab or MicroSpec reads.");
+    number("V", state.settings.vocab, "Rows of the LM head (vocabulary size).");
+    number("d", state.settings.hidden, "Columns of the LM head (hidden size).");
+    number("rows", state.gather, "Scattered rows that a gathered head such as SpecVocab or MicroSpec reads.");
     if (ImGui::GetContentRegionAvail().x < 6.5f * c.style.em) ImGui::NewLine();
+    KernelSettings settings = state.settings;
+    settings.gather = {state.gather};
+    settings.precisions = {"int8", "int4", "bf16"};
+    settings.threads = c.config.threads;
+    c.panel_state.get<FormValues>().kernels = settings;
+    const std::vector<Mistake>& mistakes = c.status.checked->kernels;
     const JobState job = c.status.state;
     if (job == JobState::idle) {
-        if (icon_button(c.style, Icon::play, "Measure##kernels", true, true)) {
-            KernelSettings settings = state.settings;
-            settings.gather = {state.gather};
-            settings.precisions = {"int8", "int4", "bf16"};
-            settings.threads = c.config.threads;
+        if (start_button(c, "Measure##kernels", mistakes, true))
             c.commands.push_back(CmdMeasureKernels{settings});
-        }
         show_tooltip(c.style,
                      "Times the head, gather and selection kernels for a minute or two, and measures the "
-                     "memory bandwidth before and after. Command line: draftscope kernels");
+                     "memory bandwidth before and after.");
     } else if (c.status.activity.rfind("measuring ", 0) == 0) {
         if (icon_button(c.style, Icon::stop, "Stop##kernels")) c.commands.push_back(CmdStop{});
         ImGui::SameLine();
@@ -60,6 +60,10 @@ void draw_settings(PanelContext& c, KernelsState& state) {
         icon_button(c.style, Icon::play, "Measure##kernels", false);
         show_tooltip(c.style, "Not available during a run, which would distort the times.");
     }
+    draw_mistake(c, mistakes, "V", state.settings.vocab);
+    draw_mistake(c, mistakes, "d", state.settings.hidden);
+    draw_mistake(c, mistakes, "rows", state.gather);
+    draw_mistake(c, mistakes, "");
 }
 
 void draw_choice(PanelContext& c, KernelsState& state, const KernelTable& table) {

@@ -99,6 +99,7 @@ void draw_log(PanelContext& c) {
     auto& state = c.panel_state.get<LogState>();
     for (LogLine& line : log_since(state.next, &state.next)) {
         if (state.lines.empty()) state.start = line.monotonic;
+        line.text = to_window_words(line.text);
         state.lines.push_back(std::move(line));
     }
     while (state.lines.size() > max_lines) state.lines.pop_front();

@@ -125,10 +125,10 @@ void draw_table(const Style& style, const PhasesModel& model, int& histogram_pha
         if (!rate) continue;
         draw_cell_right(row.gb_per_s ? three_digits(*row.gb_per_s) : "-", !row.gb_per_s);
         if (row.of_probe)
-            show_tooltip(
-                style, fmt::format("{:.0f} % of the read bandwidth measured by \"draftscope doctor\" on this "
-                                   "machine with the same number of threads. Cached data can exceed it.",
-                                   100 * *row.of_probe));
+            show_tooltip(style,
+                         fmt::format("{:.0f} % of the read bandwidth measured on this "
+                                     "machine with the same number of threads. Cached data can exceed it.",
+                                     100 * *row.of_probe));
     }
     ImGui::EndTable();
 }

@@ -368,7 +368,7 @@ void draw_rounds(PanelContext& c) {
         const bool sums = run != nullptr && run->acceptance == imported_acceptance;
         draw_empty_text(
             c.style,
-            sums ? "The imported file has sums, not single rounds: draftscope stats shows them."
+            sums ? "The imported file has sums, not single rounds."
                  : "Each round appears here as a cell. Its height is the number of accepted tokens, its "
                    "colour the longest phase.");
         return;

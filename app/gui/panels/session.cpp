@@ -39,7 +39,8 @@ std::string command_line(const PanelContext& c) {
 }
 
 /// Draws a label at the left; the next widget fills the rest of the line.
-void label(const Style& style, const char* text, const char* what = nullptr) {
+void label(PanelContext& c, const char* text, const char* what = nullptr) {
+    const Style& style = c.style;
     const float width = ImGui::GetContentRegionAvail().x;
     const float start = ImGui::GetCursorPosX();
     ImGui::AlignTextToFramePadding();
@@ -48,6 +49,25 @@ void label(const Style& style, const char* text, const char* what = nullptr) {
     const float longest = ImGui::CalcTextSize("Shadow heads").x + 0.6f * style.em;
     ImGui::SameLine(start + std::max(width * label_share, longest));
     ImGui::SetNextItemWidth(-FLT_MIN);
+    // The panel takes the focus first.
+    if (!c.ui.focus_panel.empty() || c.ui.focus_field.empty() || c.ui.focus_field != text) return;
+    c.ui.focus_field.clear();
+    ImGui::SetKeyboardFocusHere();
+    ImGui::SetScrollHereY();
+}
+
+/// Shows what is wrong with a field of the next run.
+template <typename Value>
+void draw_mistake(PanelContext& c, const char* field, Value& value) {
+    draftscope::draw_mistake(c, c.status.checked->run, field, value);
+}
+
+/// Draws a labelled number that is dragged or typed; a typed one may be out of range.
+void drag(PanelContext& c, const char* name, const char* id, const char* what, int& value, float speed,
+          int min, int max, const char* format = "%d") {
+    label(c, name, what);
+    ImGui::DragInt(id, &value, speed, min, max, format);
+    draw_mistake(c, name, value);
 }
 
 /// Draws an entry of a list, greyed out if it cannot be used. Returns true if it was chosen.
@@ -82,7 +102,7 @@ void edit_checkpoint(PanelContext& c, bool in_more) {
         const std::size_t colon = c.config.drafter.find(':');
         typed.path = colon == std::string::npos ? "" : c.config.drafter.substr(colon + 1);
     }
-    label(c.style, in_more ? "Drafter's file" : "  weights",
+    label(c, in_more ? "Drafter's file" : "  weights",
           "Folder of an EAGLE, Medusa or Hydra checkpoint, or the draft model's GGUF file or folder.");
     path_field(c, "##checkpoint",
                c.config.model.empty() ? "that of the demo model" : "folder of a checkpoint", typed.path,
@@ -107,17 +127,19 @@ void edit_head_weights(PanelContext& c, bool in_more) {
     if (in_more == (!c.config.model.empty() || !now.empty())) return;
     if (typed.head != head || typed.written != now) typed.path = now;
     typed.head = head;
-    label(c.style, in_more ? "Head's file" : "  weights",
-          "File of the head's weights or ranking, as draftscope fit writes it.");
+    label(c, in_more ? "Head's file" : "  weights",
+          "File of the head's weights or ranking, as fitting writes it.");
     path_field(c, "##head_weights", "shipped file, if any", typed.path,
                {{".safetensors", ".txt", ".json"}, false, {}});
+    if (const auto nearest = draw_mistake(c, c.status.checked->run, "Head's file"))
+        typed.path = nearest->substr(nearest->find('=') + 1);
     typed.written = typed.path;
     if (typed.path == now) return;
     set_head_weights(c.config, head, typed.path);
 }
 
 void choose_drafter(PanelContext& c) {
-    label(c.style, "Drafter", "Small model that drafts tokens.");
+    label(c, "Drafter", "Small model that drafts tokens.");
     ImGui::BeginDisabled(c.status.drafters.empty());
     const bool open = ImGui::BeginCombo("##drafter", short_name(c.config.drafter).c_str());
     ImGui::EndDisabled();
@@ -144,7 +166,7 @@ bool is_automatic(const std::string& tree) {
 }
 
 void choose_head(PanelContext& c) {
-    label(c.style, "Head", "LM head that computes the drafter's logits: what the panels compare.");
+    label(c, "Head", "LM head that computes the drafter's logits: what the panels compare.");
     const bool measured = c.config.head == automatic;
     ImGui::BeginDisabled(c.status.heads.empty());
     const std::string by_tree = brief(c.config.tree == quick_tree ? quick_tree_name : measured_tree_name);
@@ -162,16 +184,21 @@ void choose_head(PanelContext& c) {
         }
         ImGui::EndCombo();
     }
+    bool explained = false;
     for (const HeadChoice& choice : c.status.heads)
         if (const std::string reason = why_not(choice, c.config.drafter);
-            !reason.empty() && spec_name(choice.spec) == spec_name(c.config.head))
+            !reason.empty() && spec_name(choice.spec) == spec_name(c.config.head)) {
             draw_wrapped(c.style.colours.warn, reason);
+            explained = true;
+        }
+    if (!explained) draw_mistake(c, "Head", c.config.head);
     edit_head_weights(c, false);
-    label(c.style, "Shadow heads",
+    label(c, "Shadow heads",
           "Other heads evaluated in the same run, for the plane and the coverage. full, slimspec and "
           "microspec draft along the same text in rounds of their own (exact); aligned:slimspec drafts in "
           "every round of the driving head (an estimate). No measured time includes them.");
     ImGui::InputTextWithHint("##shadow", "none; e.g. full,slimspec,microspec", &c.config.shadow);
+    draw_mistake(c, "Shadow heads", c.config.shadow);
 }
 
 /// The user chooses between fields and text: text that parses as fields stays text.
@@ -185,7 +212,7 @@ void edit_tree(PanelContext& c, bool& as_text) {
                              : spec == quick_tree ? brief(quick_tree_name)
                              : fields->chain      ? "chain"
                                                   : "tree";
-    label(c.style, "Tree", "Draft tree of each round, which the target verifies in one pass.");
+    label(c, "Tree", "Draft tree of each round, which the target verifies in one pass.");
     if (ImGui::BeginCombo("##tree", kind.c_str())) {
         const auto choose = [&](const char* title, bool chosen, const std::string& to) {
             if (!ImGui::Selectable(title, chosen)) return false;
@@ -207,25 +234,27 @@ void edit_tree(PanelContext& c, bool& as_text) {
     // The automatic head is measured only together with the automatic tree.
     if (!is_automatic(spec) && c.config.head == automatic) c.config.head = full_head_id;
     if (as_text) {
-        label(c.style, "");
+        label(c, "");
         ImGui::InputText("##spec", &spec);
+        draw_mistake(c, "Tree", spec);
         return;
     }
     const std::optional<TreeFields> now = parse_tree(spec);
-    if (!now) return;
+    if (!now) return draw_mistake(c, "Tree", spec);
     TreeFields edited = *now;
-    label(c.style, edited.chain ? "  length" : "  depth", "Drafter forward passes after the first one.");
+    label(c, edited.chain ? "  length" : "  depth", "Drafter forward passes after the first one.");
     // A tree's depth counts the passes after the first one, as EAGLE's does: it drafts one level more.
     const std::string levels = edited.chain ? "%d" : fmt::format("%d, {} levels", edited.depth + 1);
-    ImGui::SliderInt("##depth", &edited.depth, 1, 10, levels.c_str(), ImGuiSliderFlags_AlwaysClamp);
+    ImGui::SliderInt("##depth", &edited.depth, 1, 10, levels.c_str());
     if (!edited.chain) {
-        label(c.style, "  top k", "Children drafted for each node that is expanded.");
-        ImGui::SliderInt("##topk", &edited.topk, 1, 16, "%d", ImGuiSliderFlags_AlwaysClamp);
-        label(c.style, "  nodes", "Nodes that are verified, root included.");
-        ImGui::SliderInt("##nodes", &edited.nodes, 2, std::clamp(largest_tree(edited), 2, max_nodes), "%d",
-                         ImGuiSliderFlags_AlwaysClamp);
+        label(c, "  top k", "Children drafted for each node that is expanded.");
+        ImGui::SliderInt("##topk", &edited.topk, 1, 16, "%d");
+        label(c, "  nodes", "Nodes that are verified, root included.");
+        ImGui::SliderInt("##nodes", &edited.nodes, 2, std::clamp(largest_tree(edited), 2, max_nodes), "%d");
     }
+    for (int* number : {&edited.depth, &edited.topk, &edited.nodes}) *number = std::max(*number, 1);
     if (edited != *now) spec = format_tree(edited);
+    draw_mistake(c, "Tree", spec);
 }
 
 /// Returns the chosen acceptance rule; null if the jobs don't know it.
@@ -233,7 +262,7 @@ const RuleChoice* choose_rule(PanelContext& c) {
     std::string what;
     for (const RuleChoice& rule : c.status.rules)
         what += fmt::format("{}{}: {}.", what.empty() ? "" : " ", rule.id, rule.summary);
-    label(c.style, "Verify", what.c_str());
+    label(c, "Verify", what.c_str());
     choose_item("##Verify", std::views::transform(c.status.rules, &RuleChoice::id), c.config.verify,
                 std::identity());
     const auto found = std::ranges::find(c.status.rules, spec_name(c.config.verify), &RuleChoice::id);
@@ -242,62 +271,66 @@ const RuleChoice* choose_rule(PanelContext& c) {
 
 void edit_sampling(PanelContext& c) {
     RunConfig& config = c.config;
-    label(c.style, "New tokens", "Maximum number of tokens to generate per prompt.");
-    ImGui::DragInt("##max_new", &config.max_new, 1.0f, 1, max_new_tokens, "%d", ImGuiSliderFlags_AlwaysClamp);
-    label(c.style, "Temperature", "0 = greedy: always the most likely token.");
+    drag(c, "New tokens", "##max_new", "Maximum number of tokens to generate per prompt.", config.max_new,
+         1.0f, 1, max_new_tokens);
+    label(c, "Temperature", "0 = greedy: always the most likely token.");
     auto temperature = static_cast<float>(config.temperature);
     if (ImGui::SliderFloat("##temperature", &temperature, 0.0f, 2.0f,
                            temperature == 0 ? "0 (greedy)" : "%.2f"))
         config.temperature = static_cast<double>(static_cast<int>(temperature * 100 + 0.5f)) / 100;
+    draw_mistake(c, "Temperature", config.temperature);
     if (config.temperature == 0) return;
     const RuleChoice* rule = choose_rule(c);
     if (rule != nullptr && rule->lossy)
         ImGui::TextUnformatted("lossy: the text may differ from the target's");
     if (rule != nullptr && rule->own_threshold) return;
-    label(c.style, "Top p");
+    label(c, "Top p");
     auto top_p = static_cast<float>(config.top_p);
     if (ImGui::SliderFloat("##top_p", &top_p, 0.05f, 1.0f, "%.2f", ImGuiSliderFlags_AlwaysClamp))
         config.top_p = static_cast<double>(static_cast<int>(top_p * 100 + 0.5f)) / 100;
-    label(c.style, "Top k", "0 = all tokens.");
+    label(c, "Top k", "0 = all tokens.");
     ImGui::DragInt("##top_k", &config.top_k, 1.0f, 0, 1000, config.top_k == 0 ? "all" : "%d");
-    label(c.style, "Seed", "The same seed gives the same text with any drafter and head.");
+    label(c, "Seed", "The same seed gives the same text with any drafter and head.");
     ImGui::InputScalar("##seed", ImGuiDataType_U64, &config.seed);
 }
 
 void edit_more(PanelContext& c) {
     RunConfig& config = c.config;
+    static constexpr std::string_view inside[] = {"Drafter's file", "Head's file", "Context",     "Precision",
+                                                  "Threads",        "Batch",       "Prompt file", "Limit",
+                                                  "AR baseline",    "Calibration", "Capture file"};
+    if (std::ranges::find(inside, c.ui.focus_field) != std::end(inside)) ImGui::SetNextItemOpen(true);
     if (!ImGui::TreeNodeEx("More", ImGuiTreeNodeFlags_SpanAvailWidth)) return;
     edit_checkpoint(c, true);
     edit_head_weights(c, true);
-    label(c.style, "Context", "Limit of a text's positions, prompt included. 0 = the model's.");
-    ImGui::DragInt("##context", &config.context, 16.0f, 0, max_context,
-                   config.context == 0 ? "the model's" : "%d", ImGuiSliderFlags_AlwaysClamp);
-    label(c.style, "Precision", "Number format of the weights in computation.");
+    drag(c, "Context", "##context", "Limit of a text's positions, prompt included. 0 = the model's.",
+         config.context, 16.0f, 0, max_context, config.context == 0 ? "the model's" : "%d");
+    label(c, "Precision", "Number format of the weights in computation.");
     choose_item("##Precision", std::array{"auto", "f32", "bf16", "int8", "int4"}, config.precision,
                 std::identity());
-    label(c.style, "Threads", "0 = all cores, as on the command line.");
-    ImGui::DragInt("##threads", &config.threads, 0.1f, 0, 256, config.threads == 0 ? "all cores" : "%d");
-    label(c.style, "Batch", "Number of prompts of the prompt file decoded at the same time.");
-    ImGui::DragInt("##batch", &config.batch, 0.1f, 1, 64, "%d", ImGuiSliderFlags_AlwaysClamp);
-    label(c.style, "Prompt file", "JSONL file: \"prompt\" or \"turns\" per line; empty = the prompt above.");
+    drag(c, "Threads", "##threads", "0 = all cores.", config.threads, 0.1f, 0, 256,
+         config.threads == 0 ? "all cores" : "%d");
+    drag(c, "Batch", "##batch", "Number of prompts of the prompt file decoded at the same time.",
+         config.batch, 0.1f, 1, 64);
+    label(c, "Prompt file", "JSONL file: \"prompt\" or \"turns\" per line; empty = the prompt above.");
     path_field(c, "##prompts", "none", config.prompts_file, {{".jsonl", ".json"}, true, {}});
-    if (!config.prompts_file.empty()) {
-        label(c.style, "Limit", "Maximum number of conversations of the prompt file; 0 = all.");
-        ImGui::DragInt("##limit", &config.limit, 0.2f, 0, 10000, config.limit == 0 ? "all" : "%d");
-    }
-    label(c.style, "AR baseline",
-          "Conversations to decode without a drafter first, to measure the speed-up over the same prompts.");
-    ImGui::DragInt("##baseline", &config.baseline, 0.1f, 0, 100,
-                   config.baseline == 0 ? "off" : "the first %d");
-    label(c.style, "Calibration",
-          "Rounds per prompt in which the full head also drafts, to measure nu and kappa. In a run of few "
-          "conversations it follows each text to its end if that is quick.");
-    ImGui::DragInt("##calibration", &config.calibration_rounds, 0.1f, 0, 100,
-                   config.calibration_rounds == 0   ? "off"
-                   : config.calibration_rounds == 1 ? "%d round"
-                                                    : "%d rounds");
-    label(c.style, "Capture file", "File to record the run to; empty = in memory only.");
+    draw_mistake(c, "Prompt file", config.prompts_file);
+    if (!config.prompts_file.empty())
+        drag(c, "Limit", "##limit", "Maximum number of conversations of the prompt file; 0 = all.",
+             config.limit, 0.2f, 0, 10000, config.limit == 0 ? "all" : "%d");
+    drag(c, "AR baseline", "##baseline",
+         "Conversations to decode without a drafter first, to measure the speed-up over the same prompts.",
+         config.baseline, 0.1f, 0, 100, config.baseline == 0 ? "off" : "the first %d");
+    drag(c, "Calibration", "##calibration",
+         "Rounds per prompt in which the full head also drafts, to measure nu and kappa. In a run of few "
+         "conversations it follows each text to its end if that is quick.",
+         config.calibration_rounds, 0.1f, 0, 100,
+         config.calibration_rounds == 0   ? "off"
+         : config.calibration_rounds == 1 ? "%d round"
+                                          : "%d rounds");
+    label(c, "Capture file", "File to record the run to; empty = in memory only.");
     ImGui::InputTextWithHint("##save", "none", &config.save);
+    draw_mistake(c, "Capture file", config.save);
     ImGui::Checkbox("No chat template", &config.raw);
     ImGui::Checkbox("Ignore the end token (EOS)", &config.ignore_eos);
     ImGui::TreePop();
@@ -328,18 +361,18 @@ void edit_breakpoints(PanelContext& c, SessionState& state) {
                  "Pauses if a phase is slower than the p99 of the same phase and draft level in this run, "
                  "after 100 samples.");
     ImGui::Checkbox("End of text", &points.end_of_text);
-    label(c.style, "Text contains", "Pauses after the round that completes this text.");
+    label(c, "Text contains", "Pauses after the round that completes this text.");
     ImGui::InputTextWithHint("##break_text", "off", &points.text);
-    label(c.style, "Round", "Pauses after this round of a text; 0 = off.");
+    label(c, "Round", "Pauses after this round of a text; 0 = off.");
     int round = points.round.value_or(0);
     ImGui::InputInt("##break_round", &round);
     points.round = round > 0 ? std::optional(round) : std::nullopt;
-    label(c.style, "Token id",
+    label(c, "Token id",
           "Pauses after a round that commits this token; -1 = off. The card of a node has its id.");
     int token = points.token_id.value_or(no_token);
     ImGui::InputInt("##break_token", &token);
     points.token_id = token >= 0 ? std::optional<TokenId>(token) : std::nullopt;
-    label(c.style, "Step over, ms", "Pauses after a step whose phases take longer; 0 = off.");
+    label(c, "Step over, ms", "Pauses after a step whose phases take longer; 0 = off.");
     double step = points.step_ms.value_or(0);
     ImGui::InputDouble("##break_ms", &step, 0, 0, "%.3g");
     points.step_ms = step > 0 ? std::optional(step) : std::nullopt;
@@ -359,7 +392,7 @@ void show_recorded(const PanelContext& c) {
 }
 
 void edit_model(PanelContext& c) {
-    label(c.style, "Model", "GGUF file or Hugging Face folder; empty = the demo model.");
+    label(c, "Model", "GGUF file or Hugging Face folder; empty = the demo model.");
     const std::string demo = c.status.default_model.empty()
                                  ? "path of a GGUF file"
                                  : "demo: " + short_name(c.status.default_model, 22);
@@ -367,6 +400,7 @@ void edit_model(PanelContext& c) {
                [&config = c.config, &drafters = c.status.drafters] {
                    adapt_to_model(config, find_traits(drafters, config.drafter).needs_weights);
                });
+    draw_mistake(c, "Model", c.config.model);
 }
 
 }  // namespace
@@ -378,6 +412,7 @@ void draw_session(PanelContext& c) {
     edit_model(c);
     choose_drafter(c);
     edit_checkpoint(c, false);
+    draw_mistake(c, "Drafter", c.config.drafter);
     choose_head(c);
     edit_tree(c, state.tree_as_text);
     if (const RunRow* run = c.snapshot.run(c.ui.run_id))
@@ -388,12 +423,13 @@ void draw_session(PanelContext& c) {
                               ImVec2(-FLT_MIN, ImGui::GetTextLineHeight() * 4.6f),
                               ImGuiInputTextFlags_WordWrap);
     ImGui::EndDisabled();
+    draw_mistake(c, "Prompt", c.config.prompt);
     edit_sampling(c);
     edit_more(c);
     edit_breakpoints(c, state);
     ImGui::Spacing();
     const bool idle = c.status.state == JobState::idle;
-    if (icon_button(c.style, Icon::play, "Run", idle, idle))
+    if (start_button(c, "Run", c.status.checked->run, idle))
         c.commands.emplace_back(std::in_place_type<CmdStart>, c.config);
     if (!idle) show_tooltip(c.style, "A run is in progress. Stop it first.");
     ImGui::SameLine();

@@ -574,8 +574,7 @@ void draw_sweep(PanelContext& c) {
         return draw_empty_text(
             c.style,
             "Predicts the speed of many drafters, heads, sizes and trees from a recording: start a sweep "
-            "above, or open a capture of: draftscope sweep --recording FOLDER --profile FILE --save "
-            "sweep.dscope");
+            "above, or open a capture that holds one.");
     show_sweep(state, view);
     if (c.picture) return draw_sweep_picture(c.style, state);
     draw_choices(c.style, state);

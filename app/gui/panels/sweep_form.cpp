@@ -19,14 +19,15 @@ struct SweepFormState {
 };
 
 /// Draws a field with its label at the left.
-void text_field(const Style& style, const char* name, const char* id, const char* hint, const char* help,
+void text_field(PanelContext& c, const char* name, const char* id, const char* hint, const char* help,
                 std::string& text) {
     ImGui::AlignTextToFramePadding();
     ImGui::TextDisabled("%s", name);
-    show_tooltip(style, help);
-    ImGui::SameLine(6 * style.em);
+    show_tooltip(c.style, help);
+    ImGui::SameLine(6 * c.style.em);
     ImGui::SetNextItemWidth(-FLT_MIN);
     ImGui::InputTextWithHint(id, hint, &text);
+    draw_mistake(c, c.status.checked->sweep, name, text);
 }
 
 /// As text_field(), for a path.
@@ -37,13 +38,14 @@ void labelled_path(PanelContext& c, const char* name, const char* id, const char
     show_tooltip(c.style, help);
     ImGui::SameLine(6 * c.style.em);
     path_field(c, id, hint, path, choice);
+    draw_mistake(c, c.status.checked->sweep, name, path);
 }
 
 void draw_start(PanelContext& c, SweepRequest request, bool search) {
     const bool idle = c.status.state == JobState::idle;
     const bool complete = !request.recording.empty() && !request.profile.empty();
-    if (icon_button(c.style, Icon::play, search ? "Search##advise" : "Sweep##start", idle && complete,
-                    true)) {
+    if (start_button(c, search ? "Search##advise" : "Sweep##start", c.status.checked->sweep,
+                     idle && complete)) {
         request.search = search;
         if (search && request.heads == SweepRequest().heads) request.heads.clear();
         request.model = c.config.model;
@@ -161,18 +163,18 @@ void draw_sweep_form(PanelContext& c, bool search) {
     if (!ImGui::CollapsingHeader(search ? "More: search a recording###form" : "New sweep###form", flags))
         return;
     SweepRequest& request = c.panel_state.get<SweepFormState>().request;
-    labelled_path(c, "Recording", "##recording", "folder of draftscope record",
+    labelled_path(c, "Recording", "##recording", "folder of a recording",
                   "A target's decode along which the settings are replayed.", request.recording,
                   {{}, true, {}});
-    labelled_path(
-        c, "Costs", "##profile", "file of draftscope profile-machine",
-        "Machine profile: a file of draftscope profile-machine, or one that ships with the program.",
-        request.profile, {{".json"}, false, c.status.profiles});
-    text_field(c.style, "Drafters", "##drafters", "eagle3",
-               "NAME or NAME:FOLDER, comma-separated, as for sweep --drafters.", request.drafters);
-    text_field(c.style, "Heads", "##heads", search ? "all that have their files" : "full",
+    labelled_path(c, "Costs", "##profile", "file of a machine profile",
+                  "Machine profile: one that was measured, or one that ships with the program.",
+                  request.profile, {{".json"}, false, c.status.profiles});
+    text_field(c, "Drafters", "##drafters", "eagle3", "NAME or NAME:FOLDER, comma-separated.",
+               request.drafters);
+    text_field(c, "Heads", "##heads", search ? "all that have their files" : "full",
                "Head specs, comma-separated; fr-spec:v=2048|8192 stands for one head per value.",
                request.heads);
+    c.panel_state.get<FormValues>().sweep = request;
     draw_start(c, request, search);
 }
 

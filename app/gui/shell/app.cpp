@@ -69,7 +69,7 @@ bool same_status(const JobStatus& a, const JobStatus& b) {
            a.capability_line == b.capability_line && a.opened_file == b.opened_file &&
            a.overlay == b.overlay && a.others == b.others && a.comparison == b.comparison &&
            a.comparing == b.comparing && a.saved_files == b.saved_files && a.forecast == b.forecast &&
-           a.sweeps == b.sweeps && a.finding == b.finding && a.models == b.models;
+           a.sweeps == b.sweeps && a.checked == b.checked && a.finding == b.finding && a.models == b.models;
 }
 
 }  // namespace
@@ -189,6 +189,13 @@ void App::apply_status(JobStatus status) {
     if (demo_is_running_ && status_.state == JobState::idle && before.state != JobState::idle && ui_.follow)
         if (const auto round = instructive_rejection(*snapshot_, ui_.run_id))
             ui_.select_round(*round, snapshot_->rounds.size());
+    // What a file brings is shown, unless a layout shows it already.
+    const auto show = [&](const char* panel, bool wanted) {
+        if (wanted && !ui_.open[panel]) ui_.focus_panel = panel;
+    };
+    show("compare", status_.others.size() > before.others.size());
+    show("sweep", status_.opened_file != before.opened_file && !status_.sweeps.empty() &&
+                      !status_.sweeps.back()->file.empty());
     const bool saved = status_.saved_files != before.saved_files;
     if (saved) {
         unsaved_.save(rounds_being_saved_, notes_being_saved_);
@@ -320,6 +327,12 @@ void App::submit_commands() {
         rounds_being_saved_ = own_->rounds.size();
         notes_being_saved_ = own_->notes.size();
     }
+    auto& forms = panel_state_.get<FormValues>();
+    forms.run = config_;
+    if (defaults_applied_ && submitted_forms_ != forms) {
+        submitted_forms_ = forms;
+        commands_.emplace_back(std::in_place_type<CmdCheck>, CmdCheck{forms});
+    }
     if (!commands_.empty()) controller_.submit(std::exchange(commands_, {}));
 }
 
@@ -416,6 +429,11 @@ void App::request_layout(std::string_view name) {
 void App::perform(ActionId id) {
     using enum ActionId;
     const JobState state = status_.state;
+    const bool starts = id == ActionId::run_pause || id == ActionId::step_round ||
+                        id == ActionId::step_level || id == ActionId::step_phase;
+    if (const std::string reason = why_not_to_start(status_.checked->run);
+        starts && state == JobState::idle && !reason.empty())
+        return say(reason);
     const bool idle = state == JobState::idle, active = state != JobState::stopping;
     // When idle, a step starts a new run and ends after its first round, level or phase.
     const auto step = [&](Command command) {

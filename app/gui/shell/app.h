@@ -81,7 +81,8 @@ namespace draftscope {
            "tree and plane in front")                                                                    \
     ACTION(layout_profile, "View", "Layout: profile", ctrl | ImGuiKey_2, "Ctrl+2",                       \
            "timeline and phases in front")                                                               \
-    ACTION(layout_compare, "View", "Layout: compare", ctrl | ImGuiKey_3, "Ctrl+3", "plane in front")     \
+    ACTION(layout_compare, "View", "Layout: compare", ctrl | ImGuiKey_3, "Ctrl+3",                       \
+           "two runs side by side, with the plane")                                                      \
     ACTION(layout_choose, "View", "Layout: choose", ctrl | ImGuiKey_4, "Ctrl+4",                         \
            "sweep, advisor and matrix in front")                                                         \
     ACTION(reset_layout, "View", "Reset layout", ImGuiKey_None, "", "put all panels back in place")      \
@@ -225,6 +226,7 @@ class App {
     Style style_;
     UiState ui_;
     RunConfig config_, demo_config_;
+    std::optional<FormValues> submitted_forms_;  ///< with the last CmdCheck
     PanelState panel_state_;
     Commands commands_;
     JobStatus status_;

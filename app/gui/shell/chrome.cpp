@@ -2,11 +2,13 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "app/gui/models/activity.h"
+#include "app/gui/models/session.h"
 #include "app/gui/panels/widgets.h"
 #include "app/gui/shell/app.h"
 #include "base/format_count.h"
@@ -195,13 +197,17 @@ void App::draw_run_buttons() {
     const JobState state = status_.state;
     const bool idle = state == JobState::idle, held = state == JobState::held;
     const bool active = !idle && state != JobState::stopping;
+    const std::string reason = idle ? why_not_to_start(status_.checked->run) : "";
     if (idle || held) {
-        if (icon_button(style_, Icon::play, held ? "Continue###run_pause" : "Run###run_pause", true, true))
-            perform(ActionId::run_pause);
+        const char* label = held ? "Continue###run_pause" : "Run###run_pause";
+        if (icon_button(style_, Icon::play, label, reason.empty(), true)) perform(ActionId::run_pause);
     } else if (icon_button(style_, Icon::pause, "Pause###run_pause", active)) {
         perform(ActionId::run_pause);
     }
-    show_tooltip(style_, "Start, pause or continue the run (Space)");
+    if (reason.empty())
+        show_tooltip(style_, "Start, pause or continue the run (Space)");
+    else if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
+        ImGui::SetTooltip("%s", reason.c_str());
     ImGui::SameLine();
     if (icon_button(style_, Icon::stop, "Stop", active)) perform(ActionId::stop);
     show_tooltip(style_, "End the run; recorded rounds are kept (Shift+Space)");
@@ -217,7 +223,8 @@ void App::draw_run_buttons() {
                  {ActionId::step_phase, "Phase", "Run one phase, then pause (Shift+F11)"}};
     for (const auto& step : steps) {
         ImGui::SameLine();
-        if (icon_button(style_, Icon::step, step.label, state != JobState::stopping)) perform(step.id);
+        if (icon_button(style_, Icon::step, step.label, state != JobState::stopping && reason.empty()))
+            perform(step.id);
         show_tooltip(style_, step.tip);
     }
 }
@@ -347,8 +354,10 @@ void App::draw_error() {
     if (status_.error.empty() || status_.error == dismissed_error_) return;
     const ImGuiViewport* viewport = ImGui::GetMainViewport();
     const float width = std::min(64 * style_.em, viewport->WorkSize.x - 2 * style_.em);
-    ImGui::SetNextWindowPos(
-        {viewport->WorkPos.x + (viewport->WorkSize.x - width) / 2, viewport->WorkPos.y + 0.5f * style_.em});
+    // At the bottom, where no tabs are, and above a notice.
+    const float bottom =
+        viewport->WorkPos.y + viewport->WorkSize.y - (notice_.empty() ? 0.5f : 4) * style_.em;
+    ImGui::SetNextWindowPos({viewport->GetWorkCenter().x, bottom}, ImGuiCond_Always, {0.5f, 1});
     ImGui::SetNextWindowSize({width, 0});
     constexpr ImGuiWindowFlags flags = ImGuiWindowFlags_NoDocking | ImGuiWindowFlags_NoDecoration |
                                        ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
@@ -359,15 +368,15 @@ void App::draw_error() {
     if (ImGui::Begin("##error", nullptr, flags)) {
         const float padding = 2 * ImGui::GetStyle().FramePadding.x;
         const bool of_field = !status_.error_field.empty();
-        const float field =
-            ImGui::CalcTextSize("Show the field").x + padding + ImGui::GetStyle().ItemSpacing.x;
+        const float field = ImGui::CalcTextSize("Go to field").x + padding + ImGui::GetStyle().ItemSpacing.x;
         const float button = ImGui::CalcTextSize("Dismiss").x + padding + (of_field ? field : 0);
         const float right = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x;
         ImGui::AlignTextToFramePadding();
         ImGui::TextColored(to_vec(style_.colours.bad), "Error");
         ImGui::SameLine(right - button);
-        if (of_field && ImGui::Button("Show the field")) {
+        if (of_field && ImGui::Button("Go to field")) {
             ui_.focus_panel = "session";
+            ui_.focus_field = status_.error_field;
             dismissed_error_ = status_.error;
         }
         if (of_field) ImGui::SameLine();
@@ -427,6 +436,7 @@ void App::draw_status_line() {
         if (unsaved > 0) add(fmt::format("{} not saved", format_count(unsaved, "round")));
         if (run != nullptr) add(tier_text(run->tier));
         if (run != nullptr) add(losses_text(*snapshot_, run->id));
+        if (double load = 0; getloadavg(&load, 1) == 1) add(fmt::format("load {:.1f}", load));
         add(state_texts[static_cast<std::size_t>(status_.state)]);
         const float width = ImGui::CalcTextSize(right.c_str()).x;
         const TextColour colour(style_.colours.text_dim);
@@ -438,7 +448,8 @@ void App::draw_status_line() {
         show_tooltip(
             style_,
             "The capture's source, the measurement tier (compare speeds only at tier 0), the records "
-            "that were lost, and the engine's state.");
+            "that were lost, the machine's load (runnable threads in the last minute; with more than its "
+            "cores, runs are slowed down), and the engine's state.");
     }
     ImGui::End();
 }

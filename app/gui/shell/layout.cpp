@@ -47,6 +47,14 @@ constexpr Move moves[] = {
     {"choose", "matrix", DockPlace::bottom_left},
 };
 
+/// Returns whether a layout opens a panel. Those for comparing and choosing have nothing to show in the
+/// others.
+bool opens(std::string_view layout, const Panel& panel) {
+    static constexpr std::string_view choosing[] = {"compare", "sweep", "advisor", "matrix"};
+    const bool chooses = layout == "compare" || layout == "choose";
+    return panel.open && (chooses || std::ranges::find(choosing, panel.id) == std::end(choosing));
+}
+
 bool is_compact(ImVec2 size) {
     const float em = ImGui::GetFontSize();
     return size.x < min_width * em || size.y < min_height * em;
@@ -165,7 +173,7 @@ void build_layout(ImGuiID dockspace, ImVec2 size, std::string_view name, UiState
     for (const Panel* panel : ordered) {
         const std::string window = window_name(*panel);
         ImGui::DockBuilderDockWindow(window.c_str(), places.at(panel_place(*panel, name)));
-        ui.open.insert_or_assign(panel->id, panel->open);
+        ui.open.insert_or_assign(panel->id, opens(name, *panel));
     }
     ImGui::DockBuilderFinish(dockspace);
 }
@@ -175,7 +183,7 @@ void select_first_tabs(std::string_view layout, ImVec2 size) {
     std::map<DockPlace, const Panel*> front;
     for (const Panel& panel : panels()) {
         const Panel*& first = front[panel_node(panel, layout, compact)];
-        if (panel.open && (first == nullptr || is_before(panel, *first, layout))) first = &panel;
+        if (opens(layout, panel) && (first == nullptr || is_before(panel, *first, layout))) first = &panel;
     }
     for (const auto& [place, panel] : front) {
         const ImGuiWindow* window =

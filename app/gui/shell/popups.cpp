@@ -13,6 +13,7 @@
 #include "app/gui/panels/widgets.h"
 #include "app/gui/shell/app.h"
 #include "app/gui/shell/layout.h"
+#include "base/parse.h"
 #include "base/phase_names.h"
 
 /// Help, command palette and file dialogs.
@@ -30,6 +31,27 @@ constexpr std::pair<const char*, const char*> meanings[] = {
     {"remainder", "time of a step outside all phases"},
     {"tier 0 to 2", "how times were taken: clocks, GPU graphs, kernels; compare speeds only at tier 0"},
 };
+
+constexpr std::pair<const char*, const char*> gestures[] = {
+    {"W S A D", "timeline: zoom in and out, move left and right"},
+    {"wheel", "zoom at the pointer in timeline and tree; Shift+wheel moves the timeline"},
+    {"drag", "tree: move it; timeline: select a range, or move with the right button"},
+    {"click", "select a token, node, cell or bar: all panels show its round"},
+    {"double click", "tree, timeline and plots: show everything again"},
+    {"right click", "panel: copy or save its tables, save a picture"},
+    {"← →", "Rounds: previous and next round"},
+};
+
+void draw_terms(const char* title, std::span<const std::pair<const char*, const char*>> terms) {
+    ImGui::SeparatorText(title);
+    if (!ImGui::BeginTable(title, 2, ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_RowBg)) return;
+    for (const auto& [term, meaning] : terms) {
+        begin_row(term);
+        ImGui::TableNextColumn();
+        ImGui::TextDisabled("%s", meaning);
+    }
+    ImGui::EndTable();
+}
 
 struct PaletteEntry {
     std::string title, detail;
@@ -71,15 +93,8 @@ void App::draw_help() {
         ImGui::EndTable();
     }
     ImGui::TextDisabled("In a text field, only function keys and keys with Ctrl are shortcuts.");
-    ImGui::SeparatorText("Terms");
-    if (ImGui::BeginTable("##meanings", 2, ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_RowBg)) {
-        for (const auto& [term, meaning] : meanings) {
-            begin_row(term);
-            ImGui::TableNextColumn();
-            ImGui::TextDisabled("%s", meaning);
-        }
-        ImGui::EndTable();
-    }
+    draw_terms("Mouse, and keys of panels", gestures);
+    draw_terms("Terms", meanings);
     if (ImGui::Button("Close") || ImGui::IsKeyPressed(ImGuiKey_Escape) || !open) ImGui::CloseCurrentPopup();
     ImGui::EndPopup();
 }
@@ -113,6 +128,17 @@ void App::draw_palette() {
         });
     for (const std::string& file : settings_.recent_files)
         offer(fmt::format("Open recent: {}", short_name(file)), file, [this, file] { open_file(file); });
+    // "round 120" or "120"
+    const std::size_t digits = std::min(palette_filter_.find_first_of("0123456789"), palette_filter_.size());
+    const RoundSpan rounds = rounds_of_run(*snapshot_, ui_.run_id);
+    if (const auto number = parse_number<std::size_t>(std::string_view(palette_filter_).substr(digits));
+        number && *number >= 1 && *number <= rounds.size())
+        offer(fmt::format("Round {}", *number), fmt::format("of {}", rounds.size()),
+              [this, round = rounds.first + *number - 1] {
+                  ui_.select_round(round, snapshot_->rounds.size());
+              });
+    for (const std::string& model : status_.models)
+        offer(fmt::format("Model: {}", short_name(model)), model, [this, model] { drop(model); });
     for (const PhaseRow& phase : phase_rows)
         if (phase.first_class && phase.id != remainder_phase_id)
             offer(fmt::format("Slowest round by {}", phase.name), "then M: the next slower",

@@ -104,9 +104,10 @@ CompareReport make_compare_report(const CompareChoice& choice, const Snapshot& a
     auto compared = compare_runs(a, choice.a.run_id, b, choice.b.run_id, options);
     if (compared.ok()) {
         out.comparison = std::move(*compared);
+        for (std::string& warning : out.comparison->warnings) warning = to_window_words(warning);
         return out;
     }
-    out.refusal = compared.error().message;
+    out.refusal = to_window_words(compared.error().message);
     const RunRow* first = a.run(choice.a.run_id);
     const RunRow* second = b.run(choice.b.run_id);
     out.may_force = !choice.force && first != nullptr && second != nullptr &&

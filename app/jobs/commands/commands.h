@@ -131,10 +131,36 @@ struct CmdReplaySetting {
 struct CmdWhatIf {
     WhatIf wanted;
 };
+
+/// Values of the window's forms. A form that was not shown yet is absent.
+struct FormValues {
+    RunConfig run;
+    std::optional<SweepRequest> sweep = {};
+    std::optional<KernelSettings> kernels = {};
+    bool operator==(const FormValues&) const = default;
+};
+/// Checks the forms on a separate thread (JobStatus::checked).
+struct CmdCheck {
+    FormValues values;
+};
+/// A field whose value prevents a job.
+struct Mistake {
+    std::string field;         ///< its label; "" = not a single field
+    std::string message;       ///< one line
+    std::string nearest = {};  ///< the nearest valid value; "" = unknown
+};
+/// What is wrong in the forms. The messages speak of fields, not of options.
+struct FormCheck {
+    FormValues values;  ///< that were checked
+    std::vector<Mistake> run = {}, sweep = {}, kernels = {};
+};
+/// Returns a message for the window: with the labels of its fields instead of the options of the command
+/// line. Commands that it quotes stay.
+std::string to_window_words(std::string_view message);
 using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
                              CmdBreakpoints, CmdWatch, CmdOpenFile, CmdOpenOverlay, CmdOpenOther, CmdCompare,
                              CmdSaveCopy, CmdAddNote, CmdWatchServer, CmdMeasureKernels, CmdSweep,
-                             CmdFindFastest, CmdReplaySetting, CmdWhatIf>;
+                             CmdFindFastest, CmdReplaySetting, CmdWhatIf, CmdCheck>;
 
 /// Panels append; the shell hands them to the jobs between frames.
 using Commands = std::vector<Command>;
@@ -205,6 +231,8 @@ struct JobStatus : WindowChoices {
     std::string error;        ///< last error, one mistake per line; "" = none
     std::string error_field;  ///< label of the Session panel's field that `error` begins with; "" = none
     RunConfig config;         ///< of the current or last run
+    std::shared_ptr<const FormCheck> checked =
+        std::make_shared<const FormCheck>();  ///< of the last CmdCheck; never null
     /// The fastest setting here by the forecast after a run, in one line; "" = unknown.
     std::string forecast;
     std::string opened_file;                              ///< "" = live

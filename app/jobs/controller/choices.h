@@ -7,4 +7,7 @@ namespace draftscope {
 /// Describes the machine, and lists what is installed. Takes about a second.
 WindowChoices list_window_choices();
 
+/// Returns what is wrong in the forms, without loading a model.
+FormCheck check_forms(const FormValues& values);
+
 }  // namespace draftscope

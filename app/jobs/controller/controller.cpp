@@ -1,5 +1,6 @@
 #include "app/jobs/controller/controller.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -51,7 +52,7 @@ struct Shared {
     void set_error(const std::string& message, const std::string& field = "") {
         log_error("{}", message);
         update([&](JobStatus& now) {
-            now.error = message;
+            now.error = to_window_words(message);
             now.error_field = field;
         });
     }
@@ -177,7 +178,7 @@ JobHooks job_hooks(Shared& shared, const std::string& what) {
     JobHooks hooks;
     hooks.on_progress = [&shared, what](double fraction, const std::string& doing) {
         shared.update([&](JobStatus& status) {
-            status.activity = what + doing;
+            status.activity = to_window_words(what + doing);
             status.progress = fraction;
         });
         shared.wake();
@@ -518,6 +519,13 @@ class JobController final : public Controller {
         shared_.update([](JobStatus& status) { status.comparing = true; });
         run_in_background([this, choice = command.choice] { compare(shared_, choice); });
     }
+    void take(const CmdCheck& command) {
+        run_in_background([this, values = command.values, number = ++checks_] {
+            if (number != checks_) return;  // the user has typed more
+            auto report = std::make_shared<const FormCheck>(check_forms(values));
+            shared_.update([&](JobStatus& status) { status.checked = std::move(report); });
+        });
+    }
     void take(const CmdStop&) {
         const std::lock_guard lock(shared_.mutex);
         cancel_all();
@@ -588,6 +596,7 @@ class JobController final : public Controller {
     std::vector<std::function<void(DebugGate&)>> after_start_;
     bool busy_ = false;  ///< the job thread executes a job
 
+    std::atomic<int> checks_ = 0;  ///< of forms so far
     std::mutex background_mutex_;
     std::jthread background_;
     std::thread thread_;  ///< last member: starts after the others are constructed

@@ -300,7 +300,9 @@ class KernelBench {
     std::vector<float> values_, sums_;
 };
 
-Status check(const KernelSettings& options) {
+}  // namespace
+
+Status check_kernel_settings(const KernelSettings& options) {
     const auto positive = [](const char* name, int value) -> Status {
         if (value > 0) return {};
         return bad_input("{} {}: must be at least 1", name, value);
@@ -324,8 +326,6 @@ Status check(const KernelSettings& options) {
     return {};
 }
 
-}  // namespace
-
 std::vector<std::string> fit_kernel_sizes(KernelSettings& settings) {
     std::vector<std::string> lines;
     if (settings.ranks.empty()) settings.ranks = {std::max(1, settings.hidden / 8)};
@@ -342,7 +342,7 @@ std::vector<std::string> fit_kernel_sizes(KernelSettings& settings) {
 }
 
 Result<KernelReport> measure_kernels(const KernelSettings& given, const JobHooks& hooks) {
-    DS_TRY(check(given));
+    DS_TRY(check_kernel_settings(given));
     KernelSettings settings = given;
     std::vector<std::string> notes = fit_kernel_sizes(settings);
     if (const int max_k = std::min(settings.vocab, kernels::max_fused_topk); settings.k > max_k)

@@ -11,6 +11,9 @@ namespace draftscope {
 /// for each size that it changed.
 std::vector<std::string> fit_kernel_sizes(KernelSettings& settings);
 
+/// Checks sizes and names. Errors are bad_input and begin with the option.
+Status check_kernel_settings(const KernelSettings& settings);
+
 /// Measures the head, gather, layer and selection kernels on random data, between two probes of the memory
 /// bandwidth. Errors: bad_input for an impossible size; cancelled.
 Result<KernelReport> measure_kernels(const KernelSettings& settings, const JobHooks& hooks = {});

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 Status check_file(const HeadInfo& info, const std::string& path, const std::string& option) {
     if (info.required_file == RequiredFile::none)
         return bad_input("{}: head {} needs no file", option, info.id);
-    if (!file_exists(path)) return bad_input("{}: {}: no such file", option, path);
+    if (!file_exists(path)) return bad_input("{}: no such file", option);
     return {};
 }
 
@@ -252,7 +252,7 @@ std::vector<HeadChoice> head_choices() {
         // The papers train these heads jointly with the drafter; the name marks post-hoc weights.
         if (trained && !artefacts.joint) choice.name += " (post-hoc)";
         if (info.replay_only) {
-            choice.why_not = "needs the recorded text: draftscope replay only";
+            choice.why_not = "needs the recorded text, which only a replay has";
         } else if (info.required_file == RequiredFile::fitted && !artefacts.any) {
             choice.why_not = fmt::format("no weights file: run draftscope fit {}", info.id);
         } else if (info.required_file == RequiredFile::fitted) {

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "app/jobs/commands/commands.h"
 #include "app/jobs/commands/run_config.h"
 #include "base/notes.h"
 #include "base/result.h"
@@ -98,14 +100,15 @@ Status validate(const RunConfig& config);
 /// Replaces drafter "auto" by the checkpoint that comes with the target, else by suffix decoding.
 void choose_drafter(RunConfig& config);
 
-/// A field of the Session panel whose value prevents a run.
-struct Mistake {
-    std::string field;    ///< its label; "" = not a single field
-    std::string message;  ///< one line
-};
-/// Returns the mistakes of a config, at most one per field; empty if a run can start. After each mistake its
-/// field is set to the default and the search continues.
+/// Returns the mistakes of a config, at most one per field; empty if a run can start. Fields are those of the
+/// Session panel. After each mistake its field is set to the default and the search continues.
 std::vector<Mistake> find_mistakes(RunConfig config);
+/// Returns the valid value nearest to `value`; "" = the message on it names none. Parts that messages refuse
+/// are replaced by what they name, until `check` has no message or names nothing.
+std::string nearest_valid(std::string value, std::string message,
+                          const std::function<std::string(const std::string&)>& check);
+/// Returns the message without the option or the name that it begins with, which the field's label says.
+std::string without_option(const std::string& message);
 
 /// Returns one line per mistake: the field's label and the message.
 std::string to_text(const std::vector<Mistake>& mistakes);

@@ -273,6 +273,8 @@ void prepare_for_window(SweepReport& report) {
             one.tree == report.default_tree)
             report.usual = s;
     }
+    for (auto* texts : {&report.skipped, &report.notes, &report.estimates, &report.advice.reasons})
+        for (std::string& text : *texts) text = to_window_words(text);
     if (!report.recording.empty()) report.recording = absolute_folder(report.recording);
     RunConfig& run = report.run;
     run.prompts_file = report.recording;

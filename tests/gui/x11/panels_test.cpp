@@ -39,21 +39,20 @@ TEST_F(Desktop, PanelsKeepSharesAndMergeIntoTabsInASmallWindow) {
     EXPECT_TRUE(wait_until("the left column is as it was", has_width("session", left)));
 }
 
-TEST_F(Desktop, EveryErrorNamesItsField) {
+TEST_F(Desktop, AMistakeIsMendedByTheNearestValue) {
     start({capture(), "--no-demo"});
     click("##shadow", "session");
-    type("nope");
-    click("##model", "session");
-    type("/no/such/model.gguf");
+    type("slimspc");
+    const auto nearest = [](const Shown& shown) { return shown.item("slimspec", "session") != nullptr; };
+    ASSERT_TRUE(wait_until("the nearest head is offered", nearest));
+    take_picture("mistake");
     click("Run", "##tools");
-    ASSERT_TRUE(
-        wait_until("an error shows", [](const Shown& shown) { return shown.window("##error") != nullptr; }));
-    const std::string error = shown().value("error");
-    EXPECT_NE(error.find("Model: "), std::string::npos) << error;
-    EXPECT_NE(error.find("Shadow heads: "), std::string::npos) << error;
-    click("Dismiss");
-    EXPECT_TRUE(
-        wait_until("it closes", [](const Shown& shown) { return shown.window("##error") == nullptr; }));
+    EXPECT_EQ(shown().value("state"), "idle") << "Run waits for valid fields";
+    click("slimspec", "session");
+    EXPECT_TRUE(wait_until("the head is filled in", [](const Shown& shown) {
+        return shown.value("command").find("--shadow slimspec") != std::string::npos;
+    }));
+    EXPECT_TRUE(wait_until("nothing is wrong", [&](const Shown& shown) { return !nearest(shown); }));
 }
 
 }  // namespace

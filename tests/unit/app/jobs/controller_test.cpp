@@ -75,6 +75,26 @@ TEST_F(ControllerTest, RunsToTheEndAndListsTheChoices) {
     EXPECT_EQ(controller_->snapshot()->runs[0].ended, RunEnd::ok);
 }
 
+TEST_F(ControllerTest, ChecksFormsWhileARunIsHeld) {
+    controller_->submit({CmdStart{files_.config(200)}, CmdPause{}});
+    ASSERT_TRUE(until_state(JobState::held));
+    FormValues values{files_.config()};
+    values.run.tree = "chian=3";
+    controller_->submit({CmdCheck{{files_.config()}}, CmdCheck{values}});
+    ASSERT_TRUE(until([&] {
+        const auto checked = controller_->status().checked;
+        return checked != nullptr && checked->values == values;
+    }));
+    const auto checked = controller_->status().checked;
+    ASSERT_EQ(checked->run.size(), 1u);
+    EXPECT_EQ(checked->run[0].nearest, "chain=3");
+    EXPECT_EQ(controller_->status().state, JobState::held);
+    controller_->submit({CmdStop{}, CmdStart{values.run}});
+    ASSERT_TRUE(until([&] { return !controller_->status().error.empty(); }));
+    EXPECT_EQ(controller_->status().error_field, "Tree");
+    EXPECT_TRUE(controller_->status().error.starts_with("Tree: \"chian=3\"")) << controller_->status().error;
+}
+
 TEST_F(ControllerTest, PauseRightAfterStartStepsByRound) {
     controller_->submit({CmdStart{files_.config(200)}, CmdPause{}});
     ASSERT_TRUE(until_state(JobState::held));
