@@ -24,8 +24,7 @@ Result<bool> add_round_note(const std::string& path, const NoteRow& note) {
     const auto read_only = [&] {
         return bad_input(
             "{}: the file or its folder is read-only, so nothing can be added; save a copy elsewhere and "
-            "open "
-            "that",
+            "open it",
             path);
     };
     if (!db || sqlite3_db_readonly(db.get(), "main") == 1) return read_only();

@@ -10,7 +10,6 @@
 
 #include "app/gui/models/copied_table.h"
 #include "app/gui/models/dropped.h"
-#include "app/gui/models/finding.h"
 #include "app/gui/models/rounds.h"
 #include "app/gui/models/selection.h"
 #include "app/gui/models/session.h"
@@ -510,32 +509,6 @@ void App::perform(ActionId id) {
         default:
             return set_flag(id);
     }
-}
-
-void App::go_to_round(std::optional<std::size_t> round, const char* none) {
-    if (round) return ui_.select_round(*round, snapshot_->rounds.size());
-    say(none);
-}
-
-void App::find_slowest(std::optional<int> phase) {
-    const bool again = slow_round_ == ui_.round && slow_phase_ == phase;
-    go_to_round(find_slow_round(*snapshot_, ui_.run_id, again ? ui_.round : std::nullopt, phase),
-                "No round of this run has such a time that counts.");
-    slow_round_ = ui_.round;
-    slow_phase_ = phase;
-}
-
-void App::find_round(ActionId id) {
-    using enum ActionId;
-    if (id == slowest) return find_slowest(slow_round_ == ui_.round ? slow_phase_ : std::nullopt);
-    const bool next = id == next_rejected || id == next_outside || id == next_bookmark;
-    const RoundMark mark = id == next_outside || id == previous_outside     ? RoundMark::outside_set
-                           : id == next_bookmark || id == previous_bookmark ? RoundMark::bookmark
-                                                                            : RoundMark::rejected;
-    const RoundSpan rounds = rounds_of_run(*snapshot_, ui_.run_id);
-    const std::size_t from = ui_.in_flight || !ui_.round ? rounds.end : *ui_.round;
-    go_to_round(find_marked_round(*snapshot_, ui_.run_id, from, next ? 1 : -1, mark),
-                next ? "No further one in this run." : "No earlier one in this run.");
 }
 
 /// Performs the actions that only set a value.

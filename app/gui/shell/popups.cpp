@@ -261,47 +261,6 @@ void App::draw_watch_dialog() {
     ImGui::EndPopup();
 }
 
-/// Removes the bookmark of the selected round, or asks for the text of a new one. `edit`: asks in any case.
-void App::change_bookmark(bool edit) {
-    if (ui_.in_flight || !ui_.round || *ui_.round >= snapshot_->rounds.size())
-        return say("Only a finished round can have a bookmark: select one.");
-    const RoundRow& round = snapshot_->rounds[*ui_.round].row;
-    const std::vector<RoundNotes> all = find_round_notes(*snapshot_, ui_.run_id);
-    const RoundNotes* notes = find_notes(all, *ui_.round);
-    bookmark_ = {round.run_id, round.id, round.end_ns, ""};
-    bookmark_exists_ = notes != nullptr && notes->bookmark;
-    if (bookmark_exists_ && !edit) return keep_bookmark(no_bookmark_note);
-    bookmark_text_ = bookmark_exists_ ? *notes->bookmark : "";
-    bookmark_requested_ = true;
-}
-
-void App::keep_bookmark(std::string_view text) {
-    bookmark_.text = text;
-    commands_.emplace_back(std::in_place_type<CmdAddNote>, CmdAddNote{bookmark_});
-}
-
-void App::draw_bookmark() {
-    constexpr const char* title = "Bookmark";
-    if (bookmark_requested_) ImGui::OpenPopup(title);
-    if (!begin_dialog(title, nullptr, ImGuiWindowFlags_AlwaysAutoResize)) return;
-    ImGui::SetNextItemWidth(style_.em * 28);
-    if (std::exchange(bookmark_requested_, false)) ImGui::SetKeyboardFocusHere();
-    const bool entered = ImGui::InputTextWithHint("##text", "what is to be seen in this round",
-                                                  &bookmark_text_, ImGuiInputTextFlags_EnterReturnsTrue);
-    const ImVec2 size(style_.em * 7, 0);
-    const bool keep = ImGui::Button("Keep", size) || entered;
-    ImGui::SameLine();
-    ImGui::BeginDisabled(!bookmark_exists_);
-    const bool removes = ImGui::Button("Remove", size);
-    ImGui::EndDisabled();
-    ImGui::SameLine();
-    const bool cancel = ImGui::Button("Cancel", size) || ImGui::IsKeyPressed(ImGuiKey_Escape);
-    if (keep) keep_bookmark(std::string(bookmark_note) + bookmark_text_);
-    if (removes) keep_bookmark(no_bookmark_note);
-    if (keep || removes || cancel) ImGui::CloseCurrentPopup();
-    ImGui::EndPopup();
-}
-
 /// Asks before unsaved rounds are dropped.
 void App::draw_leaving() {
     constexpr const char* title = "Save recorded rounds?";

@@ -6,6 +6,8 @@
 #include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/resolve.h"
+#include "app/jobs/resolve/vocabulary.h"
+#include "base/log.h"
 #include "engine/draft/registry.h"
 
 namespace draftscope {
@@ -68,6 +70,19 @@ WindowChoices list_window_choices() {
     found.capability_line = capability_line(machine);
     found.capability_details = capability_details(machine);
     return found;
+}
+
+Result<WatchConfig> watch_config(const CmdWatchServer& command, RowId vocabulary) {
+    WatchConfig config;
+    config.url = command.url;
+    config.max_new = command.prompts.max_new;
+    config.temperature = command.prompts.temperature;
+    config.seed = command.prompts.seed;
+    DS_TRY(load_vocabulary(command.prompts.model, "", vocabulary, config.rounds));
+    DS_ASSIGN(PromptSet prompts, read_prompts(command.prompts));
+    say_notes(prompts.notes);
+    config.conversations = std::move(prompts.conversations);
+    return config;
 }
 
 }  // namespace draftscope

@@ -13,13 +13,11 @@
 #include "app/jobs/replay/what_if.h"
 #include "app/jobs/resolve/assets.h"
 #include "app/jobs/resolve/resolve.h"
-#include "app/jobs/resolve/vocabulary.h"
 #include "app/jobs/run/recorder.h"
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/sweep/find_fastest.h"
 #include "app/jobs/sweep/saved_sweep.h"
 #include "app/jobs/sweep/sweep_job.h"
-#include "app/jobs/watch/watch_job.h"
 #include "base/log.h"
 #include "engine/draft/registry.h"
 #include "storage/capture_file.h"
@@ -335,19 +333,6 @@ class LaterIds final : public RecordSink {
     RowIds& ids_;
     const RowIds first_;
 };
-
-Result<WatchConfig> watch_config(const CmdWatchServer& command, RowId vocabulary) {
-    WatchConfig config;
-    config.url = command.url;
-    config.max_new = command.prompts.max_new;
-    config.temperature = command.prompts.temperature;
-    config.seed = command.prompts.seed;
-    DS_TRY(load_vocabulary(command.prompts.model, "", vocabulary, config.rounds));
-    DS_ASSIGN(PromptSet prompts, read_prompts(command.prompts));
-    say_notes(prompts.notes);
-    config.conversations = std::move(prompts.conversations);
-    return config;
-}
 
 void perform(JobThread& jobs, const CmdWatchServer& command) {
     Shared& shared = jobs.shared;

@@ -80,6 +80,44 @@ TEST_F(Walk, TextIsInFrontAtTheSecondStart) {
     }
 }
 
+TEST_F(Walk, ABookmarkIsKeptInTheFile) {
+    const std::string file = capture();
+    start({file, "--no-demo"});
+    press("Home");
+    ASSERT_TRUE(
+        wait_until("the first round is shown", [](const Shown& s) { return s.value("round") == "0"; }));
+    press("b");
+    ASSERT_TRUE(
+        wait_until("its text can be typed", [](const Shown& s) { return s.has_window_of_kind("popup"); }));
+    type("odd");
+    ASSERT_TRUE(wait_until("it is typed", [](const Shown& s) { return s.value("typed") == "odd"; }));
+    press("Return");
+    ASSERT_TRUE(
+        wait_until("the popup closes", [](const Shown& s) { return !s.has_window_of_kind("popup"); }));
+    press("ctrl+q");
+    EXPECT_EQ(wait_for_end(), 0);
+    start({file, "--no-demo"});
+    press("End");
+    ASSERT_TRUE(
+        wait_until("the last round is shown", [](const Shown& s) { return s.value("round") != "0"; }));
+    press("shift+n");
+    EXPECT_TRUE(wait_until("the bookmark is found", [](const Shown& s) { return s.value("round") == "0"; }));
+    take_picture("bookmark");
+}
+
+TEST_F(Walk, TheOtherRunShowsTheSamePlace) {
+    start({capture(), "--no-demo", "--layout", "compare"});
+    for (int i = 0; i < 3; ++i) press("comma");
+    ASSERT_TRUE(
+        wait_until("an earlier round is shown", [](const Shown& s) { return s.value("round") == "22"; }));
+    press("t");
+    EXPECT_TRUE(wait_until("the other run is shown", [](const Shown& s) { return s.value("run") == "2"; }));
+    take_picture("other-run");
+    press("t");
+    EXPECT_TRUE(wait_until("the same round as before is shown",
+                           [](const Shown& s) { return s.value("run") == "1" && s.value("round") == "22"; }));
+}
+
 TEST_F(Walk, ARoundIsDraftedAgain) {
     write_settings(R"({"guide_seen": true, "session": {"model": ")" + model() +
                    R"(", "drafter": "ngram", "head": "full"}})");

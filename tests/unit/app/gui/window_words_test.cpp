@@ -48,9 +48,8 @@ TEST(WindowWords, TheSourcesOfTheWindowHaveNoOptions) {
         int number = 0;
         for (std::string line; std::getline(file, line);) {
             ++number;
-            if (line.find("//") == std::string::npos)
-                EXPECT_FALSE(std::regex_search(line, option))
-                    << entry.path() << ":" << number << ": " << line;
+            const bool found = line.find("//") == std::string::npos && std::regex_search(line, option);
+            EXPECT_FALSE(found) << entry.path() << ":" << number << ": " << line;
         }
     }
     EXPECT_GT(files, 60);
