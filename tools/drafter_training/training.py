@@ -1,4 +1,5 @@
 """The training loop: batches out of trace folders, checkpoints, evaluation, export."""
+import base64
 import json
 import os
 import pathlib
@@ -356,13 +357,26 @@ def earlier_training(folder):
     return json.loads((folder / "config.json").read_text()).get("training")
 
 
+def pack_hashes(hashes):
+    """Sorted hashes of eight bytes each, as base64."""
+    return base64.b64encode(b"".join(bytes.fromhex(one) for one in sorted(hashes))).decode()
+
+
+def unpack_hashes(text):
+    """The hashes of pack_hashes(), or of older files: hexadecimal numbers between spaces."""
+    if " " in text or len(text) == 16:
+        return set(text.split())
+    packed = base64.b64decode(text)
+    return {packed[at:at + 8].hex() for at in range(0, len(packed), 8)}
+
+
 def add_earlier(training, hashes, earlier):
     """What the weights learnt from before counts as seen: its prompts join `hashes`, its runs are listed, oldest first."""
     if earlier is not None:
-        hashes = hashes | set(earlier.get("prompt_hashes", "").split())
+        hashes = hashes | unpack_hashes(earlier.get("prompt_hashes", ""))
         told = {name: value for name, value in earlier.items() if name not in ("prompt_hashes", "earlier")}
         training["earlier"] = earlier.get("earlier", []) + [told]
-    training["prompt_hashes"] = " ".join(sorted(hashes))
+    training["prompt_hashes"] = pack_hashes(hashes)
 
 
 def run(args, target):
