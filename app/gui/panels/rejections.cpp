@@ -109,7 +109,8 @@ void draw_missed(PanelContext& c, const RejectionsModel& model) {
     ImGui::TableSetupColumn("outside", ImGuiTableColumnFlags_WidthFixed | number_column);
     ImGui::TableSetupColumn("pruned", ImGuiTableColumnFlags_WidthFixed | number_column);
     const auto keys = [&](std::size_t r) -> std::vector<SortKey> {
-        return {model.missed[r].text, model.missed[r].rounds, model.missed[r].outside_set, model.missed[r].pruned};
+        return {model.missed[r].text, model.missed[r].rounds, model.missed[r].outside_set,
+                model.missed[r].pruned};
     };
     for (const std::size_t r : order_rows(draw_headings(), model.missed.size(), keys)) {
         const MissedTokenRow& row = model.missed[r];

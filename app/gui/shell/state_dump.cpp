@@ -120,6 +120,7 @@ void StateDump::after_frame(App& app) {
     add(out, "theme", app.settings().theme == ThemeId::light ? "light" : "dark");
     add(out, "layout", app.settings().layout);
     add(out, "scale", fmt::format("{:.2f}", app.settings().user_scale));
+    add(out, "what_ifs", std::to_string(status.what_ifs.size()));
     add(out, "unsaved", std::to_string(app.unsaved_rounds()));
     add(out, "notice", app.notice());
     add(out, "focus", g.NavWindow == nullptr ? "" : plain_window_name(g.NavWindow->Name));

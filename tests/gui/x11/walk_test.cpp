@@ -88,12 +88,12 @@ TEST_F(Walk, ABookmarkIsKeptInTheFile) {
         wait_until("the first round is shown", [](const Shown& s) { return s.value("round") == "0"; }));
     press("b");
     ASSERT_TRUE(
-        wait_until("its text can be typed", [](const Shown& s) { return s.has_window_of_kind("popup"); }));
+        wait_until("its text can be typed", [](const Shown& s) { return s.has_window_of_kind("modal"); }));
     type("odd");
     ASSERT_TRUE(wait_until("it is typed", [](const Shown& s) { return s.value("typed") == "odd"; }));
     press("Return");
     ASSERT_TRUE(
-        wait_until("the popup closes", [](const Shown& s) { return !s.has_window_of_kind("popup"); }));
+        wait_until("the popup closes", [](const Shown& s) { return !s.has_window_of_kind("modal"); }));
     press("ctrl+q");
     EXPECT_EQ(wait_for_end(), 0);
     start({file, "--no-demo"});
@@ -128,8 +128,7 @@ TEST_F(Walk, ARoundIsDraftedAgain) {
     click("What if...");
     ASSERT_TRUE(find("Draft##what_if"));
     click("Draft##what_if");
-    EXPECT_TRUE(wait_until("another tree can be chosen",
-                           [](const Shown& s) { return s.item("##trees") != nullptr; }));
+    EXPECT_TRUE(wait_until("it is drafted again", [](const Shown& s) { return s.value("what_ifs") == "1"; }));
     take_picture("what-if");
 }
 

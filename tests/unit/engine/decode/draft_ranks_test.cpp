@@ -87,18 +87,18 @@ TEST_F(DraftRanks, RanksOfTheTargetsTokensAreThoseOfTheCompleteTree) {
 }
 
 TEST_F(DraftRanks, RanksThatTheDrafterDoesNotHaveAreUnknown) {
-    for (const auto& [drafter, tree, verify] :
+    for (const auto& [drafter, shape, verify] :
          {std::tuple{"ngram", "chain=4", "match"}, std::tuple{"eagle2", "choices:mc_sim_7b_63", "match"},
           std::tuple{"eagle2", "depth=3,topk=4,nodes=12", "pq"}}) {
         setting_.drafter = drafter;
-        setting_.tree = tree;
+        setting_.tree = shape;
         setting_.verify = verify;
         setting_.temperature = verify == std::string("pq") ? 1 : 0;
         record();
         for (const StepRecord& step : steps_)
             for (const RoundRecord& round : step.rounds)
                 for (const NodeRow& node : round.nodes) {
-                    EXPECT_FALSE(node.target_draft_rank) << drafter << " " << tree << " " << verify;
+                    EXPECT_FALSE(node.target_draft_rank) << drafter << " " << shape << " " << verify;
                     EXPECT_FALSE(node.target_draft_logprob);
                 }
     }

@@ -440,7 +440,9 @@ TEST_F(Session, SteppingShowsTheRoundInFlightAndChangesNoToken) {
             else
                 best_other = std::max(best_other, node.cum_logprob);
         }
-        if (!round.beam.empty()) EXPECT_GE(worst, best_other);
+        if (!round.beam.empty()) {
+            EXPECT_GE(worst, best_other);
+        }
     }
     EXPECT_FALSE(last_active);
     EXPECT_GT(live, 10);
