@@ -167,7 +167,8 @@ json rejections_json(const Snapshot& snapshot, RowId run_id) {
 /// Returns why rounds ended, by depth and category, and the most missed tokens; "" without trees.
 std::string rejections_text(const Snapshot& snapshot, RowId run_id) {
     const RejectionSummary found = summarise_rejections(snapshot, run_id);
-    if (found.all.all() == 0) return {};
+    // Plain decoding drafts nothing.
+    if (found.all.all() == found.all.rounds[static_cast<std::size_t>(RoundStop::nothing_drafted)]) return {};
     std::vector<std::string> header = {"rounds ended, %", "rounds"};
     std::vector<std::size_t> stops;  // that occurred
     for (std::size_t s = 0; s < round_stops; ++s)

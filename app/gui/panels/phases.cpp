@@ -84,7 +84,7 @@ void draw_table(const Style& style, const PhasesModel& model, int& histogram_pha
     ImGui::TableSetupColumn(heads[0], ImGuiTableColumnFlags_WidthFixed);
     for (std::size_t i = 1; i < heads.size(); ++i)
         ImGui::TableSetupColumn(heads[i], ImGuiTableColumnFlags_WidthStretch | number_column,
-                                i == 1 ? 0.7f : 1.0f);
+                                ImGui::CalcTextSize(heads[i]).x + style.em);
     const auto keys = [&](std::size_t r) {
         const PhaseTableRow& row = model.rows[r];
         std::vector<SortKey> out = {row.name, row.count, row.total_ms};
