@@ -138,12 +138,18 @@ void edit_head_weights(PanelContext& c, bool in_more) {
     set_head_weights(c.config, head, typed.path);
 }
 
+/// Begins a list to choose from; ImGui::EndCombo() must follow if it is open.
+bool begin_choice(const char* id, const std::string& shown, bool enabled, ImGuiComboFlags flags = 0) {
+    if (enabled) return ImGui::BeginCombo(id, shown.c_str(), flags);
+    ImGui::BeginDisabled();  // ends outside an open list, which must not see it end
+    if (ImGui::BeginCombo(id, shown.c_str(), flags)) ImGui::EndCombo();
+    ImGui::EndDisabled();
+    return false;
+}
+
 void choose_drafter(PanelContext& c) {
     label(c, "Drafter", "Small model that drafts tokens.");
-    ImGui::BeginDisabled(c.status.drafters.empty());
-    const bool open = ImGui::BeginCombo("##drafter", short_name(c.config.drafter).c_str());
-    ImGui::EndDisabled();
-    if (!open) return;
+    if (!begin_choice("##drafter", short_name(c.config.drafter), !c.status.drafters.empty())) return;
     // Names are those of the command line and the files; the tooltips have the papers' names.
     for (const DrafterChoice& choice : c.status.drafters) {
         const std::string reason = why_not(c, choice);
@@ -168,12 +174,9 @@ bool is_automatic(const std::string& tree) {
 void choose_head(PanelContext& c) {
     label(c, "Head", "LM head that computes the drafter's logits: what the panels compare.");
     const bool measured = c.config.head == automatic;
-    ImGui::BeginDisabled(c.status.heads.empty());
     const std::string by_tree = brief(c.config.tree == quick_tree ? quick_tree_name : measured_tree_name);
-    const bool open = ImGui::BeginCombo("##head", measured ? by_tree.c_str() : c.config.head.c_str(),
-                                        ImGuiComboFlags_HeightLarge);
-    ImGui::EndDisabled();
-    if (open) {
+    if (begin_choice("##head", measured ? by_tree : c.config.head, !c.status.heads.empty(),
+                     ImGuiComboFlags_HeightLarge)) {
         if (is_automatic(c.config.tree) && ImGui::Selectable(by_tree.c_str(), measured))
             c.config.head = automatic;
         for (const HeadChoice& choice : c.status.heads) {
