@@ -34,7 +34,15 @@ class SweepDesktop : public Desktop {
         ASSERT_EQ(done.exit_code, 0) << done.err;
     }
     void fill(const char* field, const std::string& text) {
-        click(field, "sweep");
+        // A message about the field above may come or go between the look and the click.
+        const auto is_active = [&](const Shown& s) {
+            const Shown::Item* item = s.item(field, "sweep");
+            return item != nullptr && item->has("active");
+        };
+        for (int i = 0; i < 5 && !is_active(shown()); ++i) {
+            click(field, "sweep");
+            usleep(200'000);
+        }
         xdotool({"key", "ctrl+a", "type", "--args", "1", "--delay", "0", text});
         EXPECT_TRUE(wait_until(std::string(field) + " has the text",
                                [&](const Shown& s) { return s.value("typed") == text; }));
@@ -118,6 +126,10 @@ TEST_F(SweepDesktop, StartsASweepAndShowsTheRoundsOfItsSetting) {
     fill("##profile", folder_.file("profile.json"));
     fill("##drafters", "eagle2:" + drafter_);
     take_picture("sweep-form");
+    ASSERT_TRUE(wait_until("the form is checked", [](const Shown& s) {
+        const Shown::Item* button = s.item("Sweep##start", "sweep");
+        return button != nullptr && !button->has("disabled");
+    }));
     click("Sweep##start", "sweep");
     ASSERT_TRUE(wait_until("the sweep is shown",
                            [](const Shown& s) { return has_marks(s) && s.value("state") == "idle"; }));
