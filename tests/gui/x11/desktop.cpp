@@ -271,6 +271,7 @@ void Desktop::resize(int width, int height) {
 void Desktop::take_picture(const std::string& name) {
     const char* folder = std::getenv("DRAFTSCOPE_X11_PICTURES");
     if (folder == nullptr) return;
+    usleep(500'000);  // the state is written before its frame is on the screen
     const std::string path = std::string(folder) + "/" + name + ".png";
     pid_t pid = spawn({"import", "-window", "root", path}, "import.log", true);
     waitpid(pid, nullptr, 0);
