@@ -58,6 +58,10 @@ std::optional<std::size_t> find_slow_round(const Snapshot& snapshot, RowId run_i
     return (now + 1)->round;
 }
 
+bool is_of_bookmark(const NoteRow& note) {
+    return note.text.starts_with(bookmark_note) || note.text == no_bookmark_note;
+}
+
 std::vector<RoundNotes> find_round_notes(const Snapshot& snapshot, RowId run_id) {
     const RoundSpan rounds = rounds_of_run(snapshot, run_id);
     std::map<std::size_t, RoundNotes> found;

@@ -30,6 +30,8 @@ std::optional<std::size_t> find_slow_round(const Snapshot& snapshot, RowId run_i
                                            std::optional<std::size_t> from,
                                            std::optional<int> phase = std::nullopt);
 
+/// Returns whether a note sets or removes a bookmark.
+bool is_of_bookmark(const NoteRow& note);
 /// What the notes of a capture say of a round.
 struct RoundNotes {
     std::size_t round = 0;                ///< index into Snapshot::rounds

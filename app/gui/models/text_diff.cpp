@@ -58,9 +58,12 @@ RunDiff diff_runs(const Snapshot& a, RowId run_a, const Snapshot& b, RowId run_b
 }
 
 std::optional<int> first_position(const Snapshot& snapshot, RowId round_id) {
+    const auto round = round_index(snapshot, round_id);
+    if (!round) return std::nullopt;
+    const RowRange tokens = snapshot.rounds[*round].tokens;
     std::optional<int> first;
-    for (const TokenRow& token : snapshot.tokens)
-        if (token.round_id == round_id && (!first || token.position < *first)) first = token.position;
+    for (std::uint32_t t = tokens.first; t < tokens.first + tokens.count; ++t)
+        if (!first || snapshot.tokens[t].position < *first) first = snapshot.tokens[t].position;
     return first;
 }
 

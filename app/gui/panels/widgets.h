@@ -2,6 +2,7 @@
 
 #include <implot.h>
 
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,11 +68,12 @@ TableOrder draw_headings();
 /// Returns the rows in this order. `keys(row)` returns a row's SortKey of each column.
 template <typename Keys>
 std::vector<std::size_t> order_rows(TableOrder order, std::size_t rows, Keys&& keys) {
+    std::vector<std::size_t> places(rows);
+    std::iota(places.begin(), places.end(), std::size_t{0});
+    if (order.column < 0) return places;
     std::vector<SortKey> of_column;
-    for (std::size_t row = 0; row < rows; ++row)
-        of_column.push_back(order.column < 0
-                                ? SortKey(0.0)
-                                : std::vector<SortKey>(keys(row))[static_cast<std::size_t>(order.column)]);
+    for (const std::size_t row : places)
+        of_column.push_back(std::vector<SortKey>(keys(row))[static_cast<std::size_t>(order.column)]);
     return sorted_places(of_column, order.descending);
 }
 /// Draws a table cell whose text is at the right.

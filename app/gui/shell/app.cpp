@@ -10,6 +10,7 @@
 
 #include "app/gui/models/copied_table.h"
 #include "app/gui/models/dropped.h"
+#include "app/gui/models/finding.h"
 #include "app/gui/models/rounds.h"
 #include "app/gui/models/selection.h"
 #include "app/gui/models/session.h"
@@ -562,8 +563,7 @@ std::size_t UnsavedRounds::count(const Snapshot& snapshot) const {
         rounds += span.end - std::min(span.end, std::max(span.first, saved_rounds_));
     }
     for (std::size_t i = saved_notes_; rounds == 0 && i < snapshot.notes.size(); ++i)
-        if (snapshot.notes[i].text.starts_with("bookmark") && !kept_.contains(snapshot.notes[i].run_id))
-            return 1;
+        if (is_of_bookmark(snapshot.notes[i]) && !kept_.contains(snapshot.notes[i].run_id)) return 1;
     return rounds;
 }
 
