@@ -50,9 +50,7 @@ Snapshot load(const std::string& path) {
 }
 
 void bench(const std::string& file) {
-    GuiOptions options;
-    options.run_demo = false;
-    test::Harness window{options};
+    test::Harness window{test::quiet()};
     window.controller.submit({CmdStart{}});
     window.controller.advance(100);
     if (!file.empty()) window.controller.show(load(file));

@@ -11,12 +11,6 @@
 namespace draftscope::test {
 namespace {
 
-GuiOptions quiet() {
-    GuiOptions options;
-    options.run_demo = false;
-    return options;
-}
-
 TEST(FindingThings, BookmarksAreSetEditedVisitedAndRemoved) {
     Harness window(quiet());
     window.controller.submit({CmdStart{}});

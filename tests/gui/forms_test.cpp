@@ -11,11 +11,6 @@ namespace {
 
 class Forms : public ::testing::Test {
   protected:
-    static GuiOptions quiet() {
-        GuiOptions options;
-        options.run_demo = false;
-        return options;
-    }
     bool in_front(const char* name) const {
         const ImGuiWindow* shown = ImGui::FindWindowByName(name);
         return shown != nullptr && shown->WasActive && shown->DockTabIsVisible;

@@ -12,6 +12,13 @@
 
 namespace draftscope::test {
 
+/// Returns the options of a window that does not start the demo.
+inline GuiOptions quiet() {
+    GuiOptions options;
+    options.run_demo = false;
+    return options;
+}
+
 /// Runs the window's contents on ImGui's null back end, driven by ImGui's test engine.
 class Harness {
   public:

@@ -13,11 +13,6 @@ constexpr const char* tree_text = "depth=6,topk=10,nodes=60";
 
 class Input : public ::testing::Test {
   protected:
-    static GuiOptions quiet() {
-        GuiOptions options;
-        options.run_demo = false;
-        return options;
-    }
     void SetUp() override {
         window.controller.submit({CmdStart{}});
         window.controller.advance(10);

@@ -19,11 +19,6 @@ namespace {
 
 class Panels : public ::testing::Test {
   protected:
-    static GuiOptions quiet() {
-        GuiOptions options;
-        options.run_demo = false;
-        return options;
-    }
     const ImGuiWindow* find_window(const char* path) {
         const ImGuiWindow* found = nullptr;
         EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) { found = ctx->WindowInfo(path).Window; }));

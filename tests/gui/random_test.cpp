@@ -180,9 +180,7 @@ TEST_P(RandomInput, LeavesAWindowThatWorks) {
     const WorkingFolder working(folder.file(""));  // what is saved goes there
     const char* wanted = std::getenv("DRAFTSCOPE_RANDOM_INPUTS");
     const int inputs = wanted != nullptr ? std::atoi(wanted) : 150;
-    GuiOptions options;
-    options.run_demo = false;
-    Harness window{options};
+    Harness window{quiet()};
     // What ImGui forgives and logs is a fault of a panel.
     std::string misuse;
     ImGuiContext& context = *ImGui::GetCurrentContext();

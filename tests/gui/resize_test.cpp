@@ -28,11 +28,6 @@ class Resize : public ::testing::Test {
         window_.resize(width, height);
         window_.draw_frames(6);
     }
-    static GuiOptions quiet() {
-        GuiOptions options;
-        options.run_demo = false;
-        return options;
-    }
     Harness window_{quiet()};
 };
 

@@ -14,12 +14,6 @@
 namespace draftscope::test {
 namespace {
 
-GuiOptions quiet() {
-    GuiOptions options;
-    options.run_demo = false;
-    return options;
-}
-
 TEST(Window, StartsTheDemoOnceWhenNothingIsOpened) {
     GuiOptions options;
     Harness window(options);
